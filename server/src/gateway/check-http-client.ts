@@ -1,5 +1,5 @@
 /** How checks call others: through the egress guard, bounded in time and size, following no redirect. */
-import { CheckError, type CheckHttpClient } from '../guardrails/check.ts';
+import { CheckError, type CheckHttpClient, type MostRead } from '../guardrails/check.ts';
 import type { CheckHttpClientFactory } from '../guardrails/run.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
 import type { Fetcher } from '../http/fetcher.ts';
@@ -7,6 +7,8 @@ import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 
 const MAX_BYTES = 1024 * 1024;
+/** Parsed, walked and written again in the event loop, so much takes it ten milliseconds. */
+const MOST: MostRead = { bytes: 2 * 1024 * 1024, weight: 50_000 };
 /** The longest any check may be given; each check has its own, shorter time. */
 const LONGEST_MS = 60_000;
 
@@ -26,6 +28,7 @@ export function checkHttpClient({
 }: CheckHttpClientParts): CheckHttpClientFactory {
   return (signal): CheckHttpClient => ({
     signal,
+    most: MOST,
     owner: organisationId,
     now: () => clock.now(),
     async resolves(host) {

@@ -86,6 +86,12 @@ export interface Judgement {
   readonly replaced?: unknown;
 }
 
+/** Bytes and weight (`json-exact.ts`) of an answer. */
+export interface MostRead {
+  readonly bytes: number;
+  readonly weight: number;
+}
+
 /** What checks that call others may use: everything passes the egress guard, ends with `signal`, and is limited in size. */
 export interface CheckHttpClient {
   readonly signal: AbortSignal;
@@ -101,6 +107,8 @@ export interface CheckHttpClient {
     readonly maxBytes?: number;
     readonly timeoutMs?: number;
   }): Promise<{ readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: Buffer }>;
+  /** What is read at most of an answer that may take the place of a body: of the event loop it takes too much time. */
+  readonly most: MostRead;
   /** Whose check it is: what is scarce is shared between owners. */
   readonly owner: string;
   /** Whether a host name has an address that the guard lets calls go to. */

@@ -8,6 +8,7 @@ import {
   CheckError,
   type CheckHttpClient,
   type Judgement,
+  type MostRead,
   type Phase,
   type Replacement,
   type Subject,
@@ -353,6 +354,11 @@ class LateOutside implements CheckHttpClient {
   get signal(): AbortSignal {
     this.#controller ??= new AbortController();
     return this.#controller.signal;
+  }
+
+  get most(): MostRead {
+    this.#made ??= this.#factory(this.signal);
+    return this.#made.most;
   }
 
   get owner(): string {

@@ -33,6 +33,7 @@ function options(said: unknown = { verdict: true }) {
     onAsync: (result: GuardrailResult) => results.push(result),
     outside: (signal: AbortSignal): CheckHttpClient => ({
       signal,
+      most: { bytes: 2 * 1024 * 1024, weight: 50_000 },
       owner: 'o',
       now: () => 0,
       resolves: async () => true,

@@ -49,6 +49,7 @@ export function outsideOf(
   const calls: Call[] = [];
   return {
     calls,
+    most: { bytes: 2 * 1024 * 1024, weight: 50_000 },
     owner: 'o',
     signal: new AbortController().signal,
     now: () => Date.UTC(2026, 0, 1),

@@ -110,6 +110,7 @@ export async function startHosted(signal: AbortSignal = new AbortController().si
     stop: () => upstream.stop(),
     outside: {
       signal,
+      most: { bytes: 2 * 1024 * 1024, weight: 50_000 },
       owner: 'o',
       now: () => service.now,
       resolves: async () => true,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { savedHeaderProblem } from '../../kernel/header-names.ts';
 import { isObject } from '../../kernel/json.ts';
-import { parseJson } from '../../kernel/json-exact.ts';
+import { parseJson, UnreadJsonError } from '../../kernel/json-exact.ts';
 import { CheckError, type CheckHttpClient, type Common, type Subject } from '../check.ts';
 import { forwarded } from '../forward-headers.ts';
 import { ANY_TARGET, BOTH, check, OUTPUT, url } from './support.ts';
@@ -57,7 +57,7 @@ async function send(
     method: 'POST',
     headers: { ...forwarded(common.forwardHeaders, subject), 'content-type': 'application/json', ...given },
     body: told(subject),
-    maxBytes: 16 * 1024 * 1024,
+    maxBytes: outside.most.bytes,
   });
 }
 
@@ -84,8 +84,12 @@ export const webhook = check({
         throw new CheckError(`The webhook answered with ${answer.status}.`);
       let said: unknown;
       try {
-        said = parseJson(answer.body.toString('utf8'));
-      } catch {
+        said = parseJson(answer.body.toString('utf8'), outside.most.weight);
+      } catch (error) {
+        if (error instanceof UnreadJsonError)
+          throw new CheckError(
+            'The webhook answered with JSON that has more values, or is nested deeper, than is read.',
+          );
         throw new CheckError('The webhook did not answer with JSON.');
       }
       if (!isObject(said) || typeof said.verdict !== 'boolean')

@@ -8,38 +8,28 @@ import { type GuardrailState, hookResults, withoutChange } from '../../gateway/g
 import { canonicalTail } from '../../guardrails/canonical.ts';
 import type { TextPart } from '../../guardrails/check.ts';
 import type { Guardrail, GuardrailResult, Outcome } from '../../guardrails/guardrail.ts';
-import { type RunOptions, runGuardrails } from '../../guardrails/run.ts';
+import type { RunOptions } from '../../guardrails/run.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import type { Uses } from '../exchange.ts';
+import { judgeStream, judgeWindow } from './apart/calls.ts';
+import type { StreamVerdict } from './judge-stream.ts';
 import { judgedRequest } from './judged-exchange.ts';
 import type { JudgedRequest } from './judged-request.ts';
-import {
-  insists,
-  isEncoded,
-  judgeWhole,
-  mayReplace,
-  notJudged,
-  outputCovered,
-  outputSubject,
-  takeOutcome,
-  unreadable,
-} from './output.ts';
-import { rewriteStream, StreamTexts } from './stream-texts.ts';
+import { insists, isEncoded, mayReplace, notJudged, outputCovered, takeOutcome, unreadable } from './output.ts';
+import { StreamTexts } from './stream-texts.ts';
 import { ReplacementError } from './texts.ts';
 
 /** What this file uses of an exchange. */
-type Used = Uses<'attempt' | 'outcome' | 'request', 'bodies' | 'clock'>;
+type Used = Uses<'attempt' | 'clientGone' | 'outcome' | 'request', 'bodies' | 'clock' | 'guardrails' | 'log'>;
 
 /** Events and texts of one stream that are kept. */
 const HELD_BYTES = 16 * 1024 * 1024;
 /** Silence after which a waiting client, and any proxy between, gets a sign that the stream lives. */
 const KEEP_ALIVE_MS = 10_000;
 const COMMENT = Buffer.from(': keep-alive\n\n');
-/** Streams are answers with this status. */
-const STATUS = 200;
 /** Most text that waits to be judged: less would judge the same window again for every token. */
 const PIECE = 256;
 
@@ -122,7 +112,8 @@ export class StreamGate {
   /** Of the others; those that could not judge are among them. */
   #wholeSaid: readonly GuardrailResult[] = [];
   #wholeJudged: boolean;
-  #changed: ((change: Pick<Outcome, 'replaced' | 'replacements'>) => unknown) | null = null;
+  /** What of the events guardrails over the whole answer changed. */
+  #changed: StreamVerdict['changed'] = null;
   /** Some text was sent. Before that nothing is: an early refusal then has its own status. */
   #shown = false;
   #closed = false;
@@ -256,18 +247,26 @@ export class StreamGate {
     }
   }
 
-  #wait(due: Judging, outcome: Promise<Outcome>): void {
+  #wait(due: Judging, outcome: Promise<Outcome | null>): void {
     this.#busy = true;
     this.#sink.pause(true);
     outcome.then(
       (said) => {
         this.#busy = false;
-        if (this.#closed) return;
+        if (this.#closed || said === null) return;
         this.#sink.pause(false);
         if (this.#take(due, said)) this.#go();
       },
       (error: unknown) => {
-        if (!this.#closed) this.#sink.fail(error);
+        if (this.#closed) return;
+        if (due.path !== null || this.#whole.some(insists)) {
+          this.#sink.fail(error);
+          return;
+        }
+        this.#busy = false;
+        this.#sink.pause(false);
+        this.#skipWhole('The thread in which guardrails judge large answers failed.');
+        this.#go();
       },
     );
   }
@@ -287,26 +286,32 @@ export class StreamGate {
 
   #judgeWindow(path: Path, ends: boolean): Outcome | Promise<Outcome> {
     const texts: TextPart[] = path.path === '' ? [] : [{ path: path.path, role: 'assistant', text: path.recent }];
-    return runGuardrails(
-      this.#windowed,
-      outputSubject(this.#request, {
-        texts,
-        window: { starts: path.from === 0, ends },
-        callsTools: () => this.#texts.callsTools,
-        transformed: false,
-        status: STATUS,
-        answer: () => undefined,
-      }),
-      this.#options,
-    );
+    return judgeWindow(this.#x, this.#guard, this.#windowed, {
+      request: this.#request,
+      texts,
+      window: { starts: path.from === 0, ends },
+      callsTools: () => this.#texts.callsTools,
+      options: this.#options,
+    });
   }
 
-  #judgeWhole(): Outcome | Promise<Outcome> | null {
-    const run = judgeWhole(this.#request, this.#guard, this.#whole, this.#texts.answer(), STATUS);
-    this.#changed = run.changed;
-    if (run.outcome === null) this.#refuseAll(unreadable(run.texts));
-    return run.outcome;
+  /** Null: it is refused because it cannot be read. */
+  #judgeWhole(): Outcome | Promise<Outcome | null> | null {
+    const tail = this.#ending?.tail ?? [];
+    const verdict = judgeStream(this.#x, this.#guard, this.#whole, {
+      request: this.#request,
+      textBytes: this.#textBytes,
+      answer: () => this.#texts.answer(),
+      held: this.#holds ? { bytes: this.#heldBytes, events: this.#held.map(({ event }) => event), tail } : null,
+    });
+    return verdict instanceof Promise ? verdict.then(this.#takeVerdict) : this.#takeVerdict(verdict);
   }
+
+  readonly #takeVerdict = ({ outcome, changed, unreadable: why }: StreamVerdict): Outcome | null => {
+    this.#changed = changed;
+    if (outcome === null && !this.#closed) this.#refuseAll(why ?? '');
+    return outcome;
+  };
 
   /** False when the answer is refused. */
   #take({ path, upTo, closes }: Judging, outcome: Outcome): boolean {
@@ -338,20 +343,14 @@ export class StreamGate {
     }
     this.#wholeSaid = outcome.results;
     takeOutcome(this.#guard, outcome, this.#inOrder());
-    if (!this.#holds) return true;
-    const ending = this.#ending;
-    if (ending === null || (outcome.replaced === undefined && outcome.replacements.length === 0)) return true;
-    const events = this.#held.map(({ event }) => event);
-    let changed: Buffer[];
-    try {
-      changed = rewriteStream(this.#x.request.operation, [...events, ...ending.tail], this.#changed?.(outcome));
-    } catch (error) {
-      if (!(error instanceof ReplacementError)) throw error;
-      this.#refuse({ failed: false, soft: false }, withoutChange(this.#inOrder(), error.message));
+    const changed = this.#changed;
+    if (changed === null || this.#ending === null) return true;
+    if (changed instanceof ReplacementError) {
+      this.#refuse({ failed: false, soft: false }, withoutChange(this.#inOrder(), changed.message));
       return false;
     }
-    ending.tail = changed.splice(events.length);
-    this.#held = changed.map((event) => ({ event, marks: [] }));
+    this.#ending.tail = changed.tail;
+    this.#held = changed.events.map((event) => ({ event, marks: [] }));
     return true;
   }
 
@@ -404,11 +403,16 @@ export class StreamGate {
       return;
     }
     this.#overflown = this.#windowed.length === 0;
+    this.#skipWhole(why);
+    if (this.#overflown) this.#release();
+  }
+
+  /** Guardrails over the whole answer could not judge it. */
+  #skipWhole(why: string): void {
     notJudged(this.#x, this.#guard, this.#whole, why);
     this.#wholeSaid = this.#guard.after;
     this.#wholeJudged = true;
     this.#textBytes = 0;
-    if (this.#overflown) this.#release();
   }
 
   #release(): void {

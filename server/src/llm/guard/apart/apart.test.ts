@@ -32,6 +32,7 @@ const outsideOf =
   (say: Say): CheckHttpClientFactory =>
   (signal) => ({
     signal,
+    most: { bytes: 2 * 1024 * 1024, weight: 50_000 },
     owner: 'o',
     now: () => 0,
     resolves: async (host) => host === 'known.example',
@@ -134,6 +135,20 @@ describe('a guardrail', () => {
     expect(failed).toMatchObject({
       results: [{ checks: [{ error: { name: 'CheckError', message: 'It is closed.' } }] }],
     });
+  });
+
+  it('reads less of what a webhook answers to a small request, and says so', async () => {
+    const list = [{ 'default.webhook': { webhookURL: 'https://hook.example/' } }];
+    const bounds: unknown[] = [];
+    const heavy = `{"verdict":true,"data":[${'[],'.repeat(20_000)}[]]}`;
+    const say: Say = async ({ maxBytes }) => {
+      bounds.push(maxBytes);
+      return heavy;
+    };
+    const message = 'The webhook answered with JSON that has more values, or is nested deeper, than is read.';
+    expect(await request(chat('Hi'), list, say)).toMatchObject({ results: [{ checks: [{ error: { message } }] }] });
+    expect(await request(chat('Hi') + ROOM, list, say)).toMatchObject({ results: [{ checks: [{ error: null }] }] });
+    expect(bounds).toEqual([2 * 1024 * 1024, 16 * 1024 * 1024]);
   });
 
   it('beside the request tells its result when the request is gone on', async () => {

@@ -1,4 +1,4 @@
-/** Where guardrails judge: small requests and answers in the event loop, large ones in the thread. Size decides, once. */
+/** Where guardrails judge: small requests, answers and streams in the event loop, large ones in the thread. Size decides, once. */
 
 import type { GuardrailState } from '../../../gateway/guardrail-state.ts';
 import { sourceOf } from '../../../guardrails/compile.ts';
@@ -10,12 +10,21 @@ import { type Handed, nothing, SharedPieces, sent } from '../../large/calls.ts';
 import { bufferOf } from '../../large/jobs.ts';
 import { bytesIn, joined } from '../../relay/response-inspection.ts';
 import { judgeRequest, type RequestVerdict } from '../judge-request.ts';
+import {
+  type HeldEvents,
+  judgeStreamWindow,
+  judgeWholeStream,
+  type StreamVerdict,
+  type StreamWindow,
+} from '../judge-stream.ts';
 import { judgedFacts, judgedRequest } from '../judged-exchange.ts';
-import type { InputView } from '../judged-request.ts';
-import { type Answer, judgeWholeAnswer, notJudged } from '../output.ts';
+import type { InputView, JudgedRequest } from '../judged-request.ts';
+import { type Answer, judgeWholeAnswer, mayReplace, notJudged } from '../output.ts';
 import { shownAnswer } from '../shown-answer.ts';
 import { ReplacementError } from '../texts.ts';
-import type { RunHost } from './thread.ts';
+import { splitAnswer } from './long-texts.ts';
+import type { StreamJudged, StreamOrder, WindowOrder } from './messages.ts';
+import type { Posted, RunHost } from './thread.ts';
 
 /** Bytes from which on the thread judges: less is read, walked and written again in a few milliseconds. */
 const LARGE = 128 * 1024;
@@ -66,7 +75,7 @@ async function judgeInputApart(
     host,
   );
   if (outcome === null) return null;
-  const said = parseExact(outcome) as unknown as Outcome;
+  const said = outcomeOf(outcome);
   if (refused !== null) return { outcome: said, changed: new ReplacementError(refused) };
   if (changed === null) return { outcome: said, changed: null };
   const { bytes, json, scan } = changed;
@@ -119,6 +128,133 @@ async function judgeAnswerApart(
   guard.soft = judged.soft;
   if (judged.body === 'same') return answer.body;
   return judged.body === null ? null : [bufferOf(judged.body)];
+}
+
+/** A stream that has ended. */
+export interface EndedStream {
+  readonly request: JudgedRequest;
+  /** Characters of its texts. */
+  readonly textBytes: number;
+  /** As an answer in one piece would be. */
+  readonly answer: () => unknown;
+  /** Events that nobody has seen; null: they were sent. */
+  readonly held: (HeldEvents & { readonly bytes: number }) | null;
+}
+
+/** Judges a stream at its end. */
+export function judgeStream(
+  x: Judging,
+  guard: GuardrailState,
+  list: readonly Guardrail[],
+  ended: EndedStream,
+): StreamVerdict | Promise<StreamVerdict> {
+  const { textBytes, held } = ended;
+  // Events are read again only to change them.
+  const rewrites = held !== null && held.bytes > LARGE && list.some(mayReplace);
+  if (textBytes > LARGE || rewrites || isLarge(x.attempt)) return judgeStreamApart(x, guard, list, ended);
+  return judgeWholeStream(ended.request, guard, list, ended.answer(), held);
+}
+
+async function judgeStreamApart(
+  x: Judging,
+  guard: GuardrailState,
+  list: readonly Guardrail[],
+  { answer, held }: EndedStream,
+): Promise<StreamVerdict> {
+  const handed = nothing();
+  const common = streamFacts(x, list, handed);
+  const said = held === null ? await sentAnswer(x, answer, handed) : await heldEvents(x, held, handed);
+  const order: StreamOrder = { of: 'stream', ...common, said };
+  const judged = await runStreamApart(x, guard, { order, ...handed });
+  const { outcome, unreadable, changed, refused } = judged;
+  const verdict = { outcome: outcome === null ? null : outcomeOf(outcome), unreadable };
+  if (refused !== null) return { ...verdict, changed: new ReplacementError(refused) };
+  if (changed === null) return { ...verdict, changed: null };
+  return { ...verdict, changed: { events: [bufferOf(changed.events)], tail: changed.tail.map(bufferOf) } };
+}
+
+/** Judges what of a stream follows what was judged before. */
+export function judgeWindow(
+  x: Judging,
+  guard: GuardrailState,
+  list: readonly Guardrail[],
+  given: StreamWindow,
+): Outcome | Promise<Outcome> {
+  if ((given.texts[0]?.text.length ?? 0) <= LARGE) return judgeStreamWindow(list, given);
+  return judgeWindowApart(x, guard, list, given);
+}
+
+async function judgeWindowApart(
+  x: Judging,
+  guard: GuardrailState,
+  list: readonly Guardrail[],
+  { texts, window, callsTools }: StreamWindow,
+): Promise<Outcome> {
+  const handed = nothing();
+  const facts = streamFacts(x, list, handed);
+  const order: WindowOrder = { of: 'window', ...facts, texts, window, callsTools: callsTools() };
+  // The event with so much text was parsed in this turn.
+  await x.services.bodies.turns.wait(x.request.organisationId);
+  const { outcome } = await runStreamApart(x, guard, { order, ...handed });
+  return outcomeOf(outcome ?? '');
+}
+
+/** What the thread gets of the request of a stream. */
+const streamFacts = (x: Judging, list: readonly Guardrail[], handed: Handed) => ({
+  request: judgedFacts(x),
+  body: sent(x.attempt.body.bytes, handed),
+  guardrails: list.map(sourceOf),
+});
+
+function runStreamApart(
+  x: Judging,
+  guard: GuardrailState,
+  posted: Posted<StreamOrder | WindowOrder>,
+): Promise<StreamJudged> {
+  const host = hostOf(guard, () => x.clientGone);
+  return x.services.guardrails.run(x.request.organisationId, posted, host);
+}
+
+const outcomeOf = (told: string): Outcome => parseExact(told) as unknown as Outcome;
+
+/** An answer whose events were sent, copied in turns of the organisation. */
+async function sentAnswer(
+  x: Uses<'request', 'bodies'>,
+  answer: () => unknown,
+  { drops }: Handed,
+): Promise<StreamOrder['said']> {
+  const turn = () => x.services.bodies.turns.wait(x.request.organisationId);
+  await turn();
+  return { of: 'answer', ...(await splitAnswer(answer(), turn, drops)) };
+}
+
+/** Events that are copied in one turn. */
+const COPIED_EVENTS = 10_000;
+
+/** Held events in memory that the thread can read, copied in turns of the organisation. */
+async function heldEvents(
+  x: Uses<'request', 'bodies'>,
+  held: HeldEvents,
+  handed: Handed,
+): Promise<StreamOrder['said']> {
+  const pieces = new SharedPieces();
+  handed.drops.push(() => pieces.giveBack());
+  const all = [...held.events, ...held.tail];
+  const lengths = new Uint32Array(all.length);
+  let copied = 0;
+  let from = 0;
+  for (const [i, event] of all.entries()) {
+    if (copied > COPIED || i - from > COPIED_EVENTS) {
+      await x.services.bodies.turns.wait(x.request.organisationId);
+      copied = 0;
+      from = i;
+    }
+    pieces.add(event);
+    lengths[i] = event.length;
+    copied += event.length;
+  }
+  handed.memory.push(lengths.buffer);
+  return { of: 'events', bytes: pieces.pieces(), lengths, tail: held.tail.length };
 }
 
 /** Bytes that are copied in one turn. */

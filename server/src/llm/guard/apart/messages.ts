@@ -1,5 +1,5 @@
 /** What goes between the event loop and the thread that judges what is large. All of it is data. */
-import type { CheckHttpClient } from '../../../guardrails/check.ts';
+import type { CheckHttpClient, Subject, TextPart } from '../../../guardrails/check.ts';
 import type { ScanFacts } from '../../../kernel/json-scan.ts';
 import type { Failure } from '../../large/jobs.ts';
 import type { InputView, JudgedFacts } from '../judged-request.ts';
@@ -30,7 +30,45 @@ export interface AnswerOrder extends AnyOrder {
   readonly before: string;
 }
 
-export type Order = RequestOrder | AnswerOrder;
+/** Texts of a stream that goes on. */
+export interface WindowOrder extends AnyOrder {
+  readonly of: 'window';
+  readonly texts: readonly TextPart[];
+  readonly window: Subject['window'];
+  readonly callsTools: boolean;
+}
+
+/** The place of a long text, and how many characters it has. */
+export interface LongText {
+  readonly path: readonly (string | number)[];
+  readonly length: number;
+}
+
+/** An answer with its long texts beside it. */
+export interface SplitAnswer {
+  readonly json: string;
+  readonly texts: readonly LongText[];
+  /** The texts one after the other, in UTF-16: half of a pair of surrogates is kept, too. */
+  readonly bytes: readonly Uint8Array[];
+}
+
+/** A stream that has ended. */
+export interface StreamOrder extends AnyOrder {
+  readonly of: 'stream';
+  readonly said:
+    | {
+        readonly of: 'events';
+        /** All events, one after the other. */
+        readonly bytes: readonly Uint8Array[];
+        readonly lengths: Uint32Array<ArrayBuffer>;
+        /** How many of them are the tail. */
+        readonly tail: number;
+      }
+    /** The answer that they made: they were sent. */
+    | ({ readonly of: 'answer' } & SplitAnswer);
+}
+
+export type Order = RequestOrder | AnswerOrder | WindowOrder | StreamOrder;
 
 /** Results are JSON: what a webhook gives may hold numbers that no double does. */
 export interface RequestJudged {
@@ -51,7 +89,22 @@ export interface AnswerJudged {
   readonly soft: boolean;
 }
 
-export type Judged<O extends Order = Order> = O extends RequestOrder ? RequestJudged : AnswerJudged;
+export interface StreamJudged {
+  readonly of: 'stream';
+  /** An `Outcome` without what it changes; null where a text cannot be read. */
+  readonly outcome: string | null;
+  readonly unreadable: string | null;
+  /** All events but the tail, one after the other. */
+  readonly changed: { readonly events: Uint8Array; readonly tail: readonly Uint8Array[] } | null;
+  /** Why the events cannot tell what was changed. */
+  readonly refused: string | null;
+}
+
+export type Judged<O extends Order = Order> = O extends RequestOrder
+  ? RequestJudged
+  : O extends AnswerOrder
+    ? AnswerJudged
+    : StreamJudged;
 
 export type CallRequest = Omit<Parameters<CheckHttpClient['call']>[0], 'body'> & { readonly body: Uint8Array | null };
 export interface CallAnswer {

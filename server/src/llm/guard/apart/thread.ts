@@ -13,7 +13,7 @@ import { parseExact } from '../../../kernel/json-exact.ts';
 import type { Closable } from '../../../kernel/lifecycle.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { type PoolLimits, type PoolThread, ThreadPool } from '../../../kernel/thread-pool.ts';
-import { bufferOf, errorOf, failureOf } from '../../large/jobs.ts';
+import { bufferOf, errorOf, type Failure, failureOf } from '../../large/jobs.ts';
 import type { CallAnswer, FromThread, Judged, Order, ToThread } from './messages.ts';
 
 /** Runs that compute at once, one of each organisation; the bytes of those that wait are bounded as bodies are. */
@@ -191,7 +191,7 @@ export class GuardrailThread implements Closable {
         return;
       case 'judged': {
         const { judged } = message;
-        this.#settle(run, judged.of === 'request' || judged.of === 'answer' ? judged : errorOf(judged));
+        this.#settle(run, isJudged(judged) ? judged : errorOf(judged));
         return;
       }
       case 'ended':
@@ -224,6 +224,9 @@ export class GuardrailThread implements Closable {
     }
   }
 }
+
+const isJudged = (judged: Judged | Failure): judged is Judged =>
+  judged.of === 'request' || judged.of === 'answer' || judged.of === 'stream';
 
 /** What a run was lent is let go of once. */
 function letGo({ posted }: Run): void {

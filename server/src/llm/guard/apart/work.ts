@@ -1,18 +1,21 @@
 /** Judges what is large, in the thread of `worker.ts`: the same run as in the event loop, whose checks call others through it. */
-import { CheckError, type CheckHttpClient } from '../../../guardrails/check.ts';
+import { CheckError, type CheckHttpClient, type MostRead } from '../../../guardrails/check.ts';
 import { guardrailFrom } from '../../../guardrails/compile.ts';
-import type { Guardrail } from '../../../guardrails/guardrail.ts';
+import type { Guardrail, Outcome } from '../../../guardrails/guardrail.ts';
 import type { RunOptions } from '../../../guardrails/run.ts';
 import type { Clock } from '../../../kernel/clock.ts';
-import { parseExact } from '../../../kernel/json-exact.ts';
+import { MAX_WEIGHT, parseExact } from '../../../kernel/json-exact.ts';
 import { factsOf } from '../../../kernel/json-scan.ts';
 import { Lru } from '../../../kernel/lru.ts';
 import { bufferOf, errorOf, failureOf } from '../../large/jobs.ts';
 import { judgeRequest } from '../judge-request.ts';
-import { judgedFrom } from '../judged-request.ts';
+import { type HeldEvents, judgeStreamWindow, judgeWholeStream } from '../judge-stream.ts';
+import { type JudgedRequest, judgedFrom } from '../judged-request.ts';
 import { type AnswerGuard, judgeWholeAnswer } from '../output.ts';
 import { shownAnswer } from '../shown-answer.ts';
+import { StreamTexts } from '../stream-texts.ts';
 import { ReplacementError } from '../texts.ts';
+import { joinedAnswer } from './long-texts.ts';
 import type {
   AnswerJudged,
   AnswerOrder,
@@ -22,13 +25,19 @@ import type {
   Order,
   RequestJudged,
   RequestOrder,
+  StreamJudged,
+  StreamOrder,
   ToThread,
+  WindowOrder,
 } from './messages.ts';
 
 type Post = (message: FromThread, memory?: readonly ArrayBuffer[]) => void;
 
 /** Guardrails that are kept ready. */
 const KEPT = { maxEntries: 500, maxWeight: 64 * 1024 * 1024, weigh: (_: Guardrail, source: string) => source.length };
+
+/** Here a large answer holds nobody up for long. */
+const MOST: MostRead = { bytes: 16 * 1024 * 1024, weight: MAX_WEIGHT };
 
 interface Call {
   readonly resolve: (answer: CallAnswer | boolean) => void;
@@ -86,7 +95,7 @@ export class GuardrailWork {
     const run: Run = { id, owner, calls: new Map(), beside: 0, judged: false };
     this.#runs.set(id, run);
     try {
-      const judged = order.of === 'request' ? await this.#request(run, order) : await this.#answer(run, order);
+      const judged = await this.#judge(run, order);
       this.#post({ kind: 'judged', id, judged }, ownMemory(judged));
     } catch (error) {
       this.#post({ kind: 'judged', id, judged: failureOf(error) });
@@ -101,13 +110,26 @@ export class GuardrailWork {
     this.#post({ kind: 'ended', id: run.id });
   }
 
+  #judge(run: Run, order: Order): Promise<Judged> {
+    switch (order.of) {
+      case 'request':
+        return this.#request(run, order);
+      case 'answer':
+        return this.#answer(run, order);
+      case 'window':
+        return this.#window(run, order);
+      case 'stream':
+        return this.#stream(run, order);
+    }
+  }
+
   async #request(run: Run, { request: facts, body, guardrails, view, dryRun }: RequestOrder): Promise<RequestJudged> {
     const request = judgedFrom(facts, bufferOf(body), this.#clock);
     const list = this.#list(guardrails);
     const verdict = await judgeRequest({ request, list, view, dryRun }, this.#options(run));
     if (verdict === null) return { of: 'request', outcome: null, changed: null, refused: null };
     const { changed } = verdict;
-    const outcome = JSON.stringify({ ...verdict.outcome, replacements: [], replaced: undefined });
+    const outcome = told(verdict.outcome);
     if (changed instanceof ReplacementError) return { of: 'request', outcome, changed: null, refused: changed.message };
     const made = changed && { ...changed, bytes: shared(changed.bytes), scan: changed.scan && factsOf(changed.scan) };
     return { of: 'request', outcome, changed: made, refused: null };
@@ -131,6 +153,34 @@ export class GuardrailWork {
     const made = await judgeWholeAnswer(request, guard, { ...answer, body: shown });
     const { after, failed, soft } = guard;
     return { of: 'answer', body: made === came ? 'same' : made, after: JSON.stringify(after), failed, soft };
+  }
+
+  async #window(
+    run: Run,
+    { request: facts, body, guardrails, texts, window, callsTools }: WindowOrder,
+  ): Promise<StreamJudged> {
+    const outcome = await judgeStreamWindow(this.#list(guardrails), {
+      request: judgedFrom(facts, bufferOf(body), this.#clock),
+      texts,
+      window,
+      callsTools: () => callsTools,
+      options: this.#options(run),
+    });
+    return { of: 'stream', outcome: told(outcome), unreadable: null, changed: null, refused: null };
+  }
+
+  async #stream(run: Run, { request: facts, body, guardrails, said }: StreamOrder): Promise<StreamJudged> {
+    const request = judgedFrom(facts, bufferOf(body), this.#clock);
+    const held = said.of === 'events' ? eventsOf(said) : null;
+    const answer = said.of === 'answer' ? joinedAnswer(said) : answerOf(request, held);
+    const list = this.#list(guardrails);
+    const verdict = await judgeWholeStream(request, this.#options(run), list, answer, held);
+    const { outcome, unreadable, changed } = verdict;
+    const judged = { of: 'stream', outcome: outcome && told(outcome), unreadable } as const;
+    if (changed instanceof ReplacementError) return { ...judged, changed: null, refused: changed.message };
+    if (changed === null) return { ...judged, changed: null, refused: null };
+    const tail = changed.tail.map((event) => new Uint8Array(event));
+    return { ...judged, changed: { events: Buffer.concat(changed.events), tail }, refused: null };
   }
 
   #list(sources: readonly string[]): readonly Guardrail[] {
@@ -185,6 +235,7 @@ export class GuardrailWork {
       });
     return {
       signal,
+      most: MOST,
       owner: run.owner,
       now: () => this.#clock.now(),
       resolves: (host) => ask<boolean>((call) => this.#post({ kind: 'resolves', id: run.id, call, host })),
@@ -199,6 +250,28 @@ export class GuardrailWork {
   }
 }
 
+/** An outcome as JSON, without what it changes. */
+const told = (outcome: Outcome): string => JSON.stringify({ ...outcome, replacements: [], replaced: undefined });
+
+type SaidEvents = Extract<StreamOrder['said'], { readonly of: 'events' }>;
+
+function eventsOf({ bytes, lengths, tail }: SaidEvents): HeldEvents {
+  const all = Buffer.concat(bytes);
+  const events: Buffer[] = [];
+  let at = 0;
+  for (const length of lengths) {
+    events.push(all.subarray(at, at + length));
+    at += length;
+  }
+  return { events: events.slice(0, events.length - tail), tail: events.slice(events.length - tail) };
+}
+
+function answerOf({ operation }: JudgedRequest, held: HeldEvents | null): unknown {
+  const texts = new StreamTexts(operation);
+  if (held !== null) for (const event of [...held.events, ...held.tail]) texts.push(event);
+  return texts.answer();
+}
+
 /** A body that is sent goes back to the thread when its answer is judged: in memory that both have, nothing is copied then. */
 function shared(bytes: Buffer): Uint8Array {
   const out = new Uint8Array(new SharedArrayBuffer(bytes.length));
@@ -208,8 +281,8 @@ function shared(bytes: Buffer): Uint8Array {
 
 /** Memory that can be given away. Shorter results may lie in memory that Node shares between Buffers. */
 function ownMemory(judged: Judged): ArrayBuffer[] {
-  const { body } = judged.of === 'answer' ? judged : { body: null };
-  if (!(body instanceof Uint8Array)) return [];
-  const { buffer } = body;
-  return buffer instanceof ArrayBuffer && buffer.byteLength === body.byteLength ? [buffer] : [];
+  const made = judged.of === 'answer' ? judged.body : judged.of === 'stream' ? judged.changed?.events : null;
+  if (!(made instanceof Uint8Array)) return [];
+  const { buffer } = made;
+  return buffer instanceof ArrayBuffer && buffer.byteLength === made.byteLength ? [buffer] : [];
 }
