@@ -3,7 +3,7 @@ import type { Principal } from '../auth/principal.ts';
 import { tenantOf } from '../auth/tenant.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { ActualUse, LimitCharge } from '../limits/ledger/ledger.ts';
-import { type LimitSpec, MAX_AMOUNT } from '../limits/ledger/limit-spec.ts';
+import { type LimitSpec, MAX_UNITS } from '../limits/ledger/limit-spec.ts';
 import { orderingTimestamp } from '../limits/ordering-timestamp.ts';
 import type { PolicyFacts } from '../limits/policies/conditions.ts';
 import { UsageRefused, unpricedRefused } from '../limits/usage-refused.ts';
@@ -120,7 +120,7 @@ function demandOf(
   if (terms.type === 'requests') return { terms, amount: 1, bounded: true };
   if (terms.type === 'tokens') return { terms, amount: tokens, bounded };
   if (cost === null && (terms.unpriced ?? rule) === 'deny') throw unpricedRefused(terms, name);
-  return { terms, amount: Math.min(MAX_AMOUNT, cost ?? 0), bounded: bounded && cost !== null };
+  return { terms, amount: Math.min(MAX_UNITS, cost ?? 0), bounded: bounded && cost !== null };
 }
 
 /**

@@ -24,7 +24,7 @@ export function runOptions(state: GuardrailState, { clock, signal }: Judging): O
 
 /**
  * Judges by the guardrails of a phase and notes what they say for the record. What they change is in the outcome, for
- * the plane to put in its place. Throws `hooks_failed` when one denies.
+ * the plane to put in its place. Throws `guardrail_denied` when one denies.
  */
 export async function judge(
   state: GuardrailState,

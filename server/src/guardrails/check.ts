@@ -1,6 +1,6 @@
 /**
  * What a guardrail check is: parameters, the phases it judges, and a judgement over what a request or an answer
- * says. Checks are pure where they can be: whatever reaches outside does it through `Outside`, never by itself.
+ * says. Checks are pure where they can be: whatever reaches outside does it through `CheckHttpClient`, never by itself.
  */
 import type { z } from 'zod';
 
@@ -146,7 +146,7 @@ export interface Judge {
   readonly lookBehind: number | null;
   /** Whether it judges members of a body that are no texts, as fields of a form may be. */
   readonly judgesParameters?: boolean;
-  /** Throws `CheckError`, or what `Outside` throws. */
+  /** Throws `CheckError`, or what the `CheckHttpClient` throws. */
   judge(subject: Subject, outside: CheckHttpClient): Judgement | Promise<Judgement>;
 }
 

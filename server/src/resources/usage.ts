@@ -1,7 +1,7 @@
 /** What usage limits have counted: for answers, and for updates that reset, raise or lower them. */
 import type { Clock } from '../kernel/clock.ts';
 import { BucketTransaction } from '../limits/ledger/bucket-transaction.ts';
-import { type LimitSpec, limitSpec, MAX_AMOUNT, shownAmount } from '../limits/ledger/limit-spec.ts';
+import { type LimitSpec, limitSpec, MAX_UNITS, shownAmount } from '../limits/ledger/limit-spec.ts';
 import type { TenantTx } from '../store/ports.ts';
 import type { LimitOwner, Row, UsageLimit } from '../store/schema.ts';
 import { toIsoOrNull } from './body-fields.ts';
@@ -120,7 +120,7 @@ export async function followUpdate(
     book.turn(now);
     const next = terms.get(bucket.bucket_key);
     if (next !== undefined) book.adopt({ ...next, at: Math.max(next.at, bucket.terms_at + 1) }, now);
-    else if (bucket.credit_limit !== MAX_AMOUNT) book.retire(now);
+    else if (bucket.credit_limit !== MAX_UNITS) book.retire(now);
     if (reset && next !== undefined) book.reset(now);
     exhausted ||= next !== undefined && book.row.status === 'exhausted';
     await book.close(tx, now);

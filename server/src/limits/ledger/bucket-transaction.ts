@@ -6,7 +6,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
-import { firstReset, type LimitSpec, MAX_AMOUNT, nextReset } from './limit-spec.ts';
+import { firstReset, type LimitSpec, MAX_UNITS, nextReset } from './limit-spec.ts';
 import { addUsed, admits, burnAt, carryOf } from './rule.ts';
 
 /** What a bucket needs of a transaction, a tenant's or the system's. */
@@ -156,7 +156,7 @@ export class BucketTransaction {
   /** The owner has no such limit any more: nothing is refused, and one that comes back begins at nothing. */
   retire(now: number): void {
     const row = this.#row;
-    row.credit_limit = MAX_AMOUNT;
+    row.credit_limit = MAX_UNITS;
     row.alert_threshold = null;
     row.period = null;
     row.resets_at = null;

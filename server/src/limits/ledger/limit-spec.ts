@@ -30,11 +30,11 @@ const DAY = 86_400_000;
 const MONDAY = 4 * DAY;
 const MICROS = 1_000_000;
 /** Four and a half billion dollars: sums of a limit and one more request stay exact. */
-export const MAX_AMOUNT = 2 ** 52;
+export const MAX_UNITS = 2 ** 52;
 
 /** Whole amounts of a limit; a fraction of a token or request is as good as the next whole one, because `used < limit` is asked. */
 export function amountOf(type: LimitType, value: number): number {
-  return Math.min(MAX_AMOUNT, Math.ceil(type === 'cost' ? Number((value * MICROS).toFixed(3)) : value));
+  return Math.min(MAX_UNITS, Math.ceil(type === 'cost' ? Number((value * MICROS).toFixed(3)) : value));
 }
 
 /** The reverse, for answers: dollars with fractions, or a count. */

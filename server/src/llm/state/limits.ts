@@ -32,7 +32,7 @@ export interface TargetLimits {
   usageReservation: UsageReservation | null;
   /** Counters of policies that this target counts the request in. */
   readonly counts: string[];
-  /** How much of `Exchange.spent`, and how many calls, there were before it. */
+  /** How much of `outcome.spent`, and how many calls, there were before it. */
   readonly spentBefore: number;
   readonly attemptsBefore: number;
 }

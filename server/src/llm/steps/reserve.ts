@@ -2,7 +2,7 @@ import { tenantOf } from '../../auth/tenant.ts';
 import { usageLimitsOf } from '../../gateway/applied-limits.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { LimitCharge, UsageReservation } from '../../limits/ledger/ledger.ts';
-import { type LimitSpec, MAX_AMOUNT } from '../../limits/ledger/limit-spec.ts';
+import { type LimitSpec, MAX_UNITS } from '../../limits/ledger/limit-spec.ts';
 import { orderingTimestamp } from '../../limits/ordering-timestamp.ts';
 import type { PolicyFacts } from '../../limits/policies/conditions.ts';
 import { addUsageLimits } from '../../limits/policies/usage.ts';
@@ -204,6 +204,6 @@ function demandOf(
   }
   const price = estimate.price ?? unpricedRate(x, terms);
   if (price !== null && !prices.includes(price)) prices.push(price);
-  const cost = Math.min(MAX_AMOUNT, estimatedCost(estimate, price));
+  const cost = Math.min(MAX_UNITS, estimatedCost(estimate, price));
   return { terms, amount: cost, bounded: bounded && price !== null };
 }

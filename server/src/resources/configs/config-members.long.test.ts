@@ -235,23 +235,23 @@ const PROOFS: Readonly<Record<string, () => unknown>> = {
     expect(told.text).toContain('upstream_idle_timeout');
   },
   'stream.on_break': shownBy(
-    'llm/relay/stream-breaks.long.test.ts',
+    'src/llm/relay/stream-breaks.long.test.ts',
     'starts anew before it, and only the second answer is seen',
   ),
   'stream.restart_within.bytes': shownBy(
-    'llm/relay/stream-breaks.long.test.ts',
+    'src/llm/relay/stream-breaks.long.test.ts',
     'is shown from the first of its bounds on',
   ),
   'stream.restart_within.tokens': shownBy(
-    'llm/relay/stream-breaks.long.test.ts',
+    'src/llm/relay/stream-breaks.long.test.ts',
     'is shown from the first of its bounds on',
   ),
   'stream.restart_within.ms': shownBy(
-    'llm/relay/stream-breaks.long.test.ts',
+    'src/llm/relay/stream-breaks.long.test.ts',
     'is shown from the first of its bounds on',
   ),
-  'hedge.delay': shownBy('llm/routing/hedge.test.ts', 'is made once more, and what answers first is taken'),
-  'hedge.max': shownBy('llm/routing/hedge.test.ts', 'is made as often as the config allows, and no more'),
+  'hedge.delay': shownBy('src/llm/routing/hedge.test.ts', 'is made once more, and what answers first is taken'),
+  'hedge.max': shownBy('src/llm/routing/hedge.test.ts', 'is made as often as the config allows, and no more'),
   ...Object.fromEntries(
     ['retry.attempts', 'retry.on_status_codes', 'retry.use_retry_after_headers'].map((member) => [
       member,
@@ -283,7 +283,7 @@ const PROOFS: Readonly<Record<string, () => unknown>> = {
     'test/data-plane/cache.test.ts',
     'is compared by the provider and model that the config names',
   ),
-  'cache.threshold': shownBy('src/llm/cache/similar.test.ts', 'the nearest first, and only from the threshold on'),
+  'cache.threshold': shownBy('src/llm/cache/semantic-cache.test.ts', 'the nearest first, and only from the threshold on'),
   'cache.system': shownBy(
     'test/data-plane/cache.test.ts',
     'is compared without the system prompt, unless the config says so',

@@ -21,7 +21,7 @@ export type Searched = readonly [Cell, Cell, Cell, Cell, Cell, Cell, Cell];
 
 const text = '"([^"\\\\]*)"';
 const orNull = `(?:null|${text})`;
-/** How a record begins and ends when `llm/steps/record.ts` and `telemetry/recorder.ts` wrote it. */
+/** How a record begins and ends when `gateway/record.ts` and `telemetry/recorder.ts` wrote it. */
 const HEAD = new RegExp(
   `^\\{"id":${text},"time":(\\d+),"organisation_id":${orNull},"workspace_id":${orNull},"api_key_id":${orNull},"user_id":${orNull},"trace_id":${text},`,
 );

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startServer, type TestServer } from './support/server.ts';
+import { startServer, type TestServer } from '../support/server.ts';
 
 const MB = 1024 * 1024;
 const digest = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');

@@ -3,9 +3,9 @@
  * of usage limits, and every target of a fallback. A request that nothing looks into is not parsed at all.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { budgetKey } from './support/budgets.ts';
-import { startServer, type TestServer } from './support/server.ts';
-import { type FakeUpstream, type Received, sendJson, startUpstream } from './support/upstream.ts';
+import { budgetKey } from '../../../test/support/budgets.ts';
+import { startServer, type TestServer } from '../../../test/support/server.ts';
+import { type FakeUpstream, type Received, sendJson, startUpstream } from '../../../test/support/upstream.ts';
 
 /** A word of the body that is in no answer: who parses a text with it parses the body. */
 const MARK = 'xylophone';

@@ -1,10 +1,10 @@
 /** What became of a request is only added to: an answer that another one takes the place of is kept, and nothing is taken back. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type Row, TABLE } from '../src/llm/pipeline.ts';
-import type { LlmOutcome } from '../src/llm/state/outcome.ts';
-import { startServer, type TestServer } from './support/server.ts';
-import { chatStream } from './support/streams.ts';
-import { type FakeUpstream, sendEvents, sendJson, startUpstream } from './support/upstream.ts';
+import { startServer, type TestServer } from '../../../test/support/server.ts';
+import { chatStream } from '../../../test/support/streams.ts';
+import { type FakeUpstream, sendEvents, sendJson, startUpstream } from '../../../test/support/upstream.ts';
+import { type Row, TABLE } from '../pipeline.ts';
+import type { LlmOutcome } from './outcome.ts';
 
 const GROWING = new Set(['attemptCount', 'backoffMs', 'bytesIn', 'bytesOut', 'upstreamBytesIn', 'upstreamBytesOut']);
 const UNSAID = new Set<unknown>([null, 0, false, 'ok', '']);
