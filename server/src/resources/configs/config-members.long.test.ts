@@ -283,7 +283,10 @@ const PROOFS: Readonly<Record<string, () => unknown>> = {
     'test/data-plane/cache.test.ts',
     'is compared by the provider and model that the config names',
   ),
-  'cache.threshold': shownBy('src/llm/cache/semantic-cache.test.ts', 'the nearest first, and only from the threshold on'),
+  'cache.threshold': shownBy(
+    'src/llm/cache/semantic-cache.test.ts',
+    'the nearest first, and only from the threshold on',
+  ),
   'cache.system': shownBy(
     'test/data-plane/cache.test.ts',
     'is compared without the system prompt, unless the config says so',
