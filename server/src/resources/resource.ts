@@ -15,7 +15,7 @@ export type AuditAction = 'create' | 'update' | 'delete' | 'publish' | 'export' 
 export type RouteAuth = 'public' | 'key' | 'key_or_login' | 'any_credential' | 'login' | 'operator';
 
 /** What a rule answers for a schema: it may be read-only. */
-export type Shown<T> = T extends object ? { readonly [K in keyof T]: Shown<T[K]> } : T;
+export type AnswerValue<T> = T extends object ? { readonly [K in keyof T]: AnswerValue<T[K]> } : T;
 
 /** How an answer is written. */
 export type AnswerForm =
@@ -98,7 +98,7 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown, A = 
    */
   ahead?(call: Call<P, Q, B>): Promise<Work<A> | null>;
   /** The answer, or with `afterCommit` how it is made when the transaction has ended; a write has its answer at once. */
-  run(call: Call<P, Q, B, A>): Promise<Shown<NoInfer<R>> | AfterCommit<Shown<NoInfer<R>>>>;
+  run(call: Call<P, Q, B, A>): Promise<AnswerValue<NoInfer<R>> | AfterCommit<AnswerValue<NoInfer<R>>>>;
 }
 
 declare const declared: unique symbol;
@@ -159,7 +159,7 @@ export interface AuditedChange {
 export interface OperatorAction<P = unknown, Q = unknown, B = unknown, R = unknown>
   extends Omit<Action<P, Q, B, R>, 'auth' | 'run' | 'ahead'> {
   readonly auth: 'operator';
-  run(call: OperatorCall<P, Q, B>): Promise<Shown<NoInfer<R>>>;
+  run(call: OperatorCall<P, Q, B>): Promise<AnswerValue<NoInfer<R>>>;
 }
 
 export type AnyOperatorAction = OperatorAction & { readonly [declared]: true };

@@ -7,7 +7,7 @@ import type { Levels } from './kinds/levels.ts';
 import type { Envelope, Paging } from './kinds/lists.ts';
 import type { NewVersion, Versions, VersionTable } from './kinds/versions.ts';
 import type { Reference, Refers } from './references.ts';
-import type { Action, AnswerForm, AnyAction, AuditAction, Call, Shown } from './resource.ts';
+import type { Action, AnswerForm, AnswerValue, AnyAction, AuditAction, Call } from './resource.ts';
 import type { AfterCommit, Work } from './services.ts';
 
 /** Conditions of a query: `where` must hold, and one of `anyOf` when given. */
@@ -123,7 +123,7 @@ export interface ResourceSpec<
   present(
     row: Row<N>,
     call: ItemCall<Parsed<T['query']>>,
-  ): Shown<NoInfer<T['detail']>> | Promise<Shown<NoInfer<T['detail']>>>;
+  ): AnswerValue<NoInfer<T['detail']>> | Promise<AnswerValue<NoInfer<T['detail']>>>;
   readonly create:
     | (Described & {
         readonly tenant?: Action['tenant'];
@@ -135,8 +135,8 @@ export interface ResourceSpec<
         /** The answer shows a secret that is shown once (`Action.secretAnswer`). */
         readonly secretAnswer?: boolean;
       } & (
-          | Creates<N, V, T['create'], Shown<NoInfer<T['created']>>>
-          | CreatesFirst<N, V, T['create'], Shown<NoInfer<T['created']>>>
+          | Creates<N, V, T['create'], AnswerValue<NoInfer<T['created']>>>
+          | CreatesFirst<N, V, T['create'], AnswerValue<NoInfer<T['created']>>>
         ))
     | null;
   readonly update:
@@ -153,7 +153,7 @@ export interface ResourceSpec<
           run(
             call: ItemCall<unknown, T['update']>,
             row: Row<N>,
-          ): Promise<Changed<N, V> & { readonly answer: Shown<NoInfer<T['updated']>> }>;
+          ): Promise<Changed<N, V> & { readonly answer: AnswerValue<NoInfer<T['updated']>> }>;
         })
     | null;
   readonly remove:
@@ -217,14 +217,14 @@ type Presented<N extends TenantTable, T extends ResourceTypes> =
       present(
         row: Row<N>,
         call: Call<unknown, Parsed<T['filters']>>,
-      ): Shown<NoInfer<T['item']>> | Promise<Shown<NoInfer<T['item']>>>;
+      ): AnswerValue<NoInfer<T['item']>> | Promise<AnswerValue<NoInfer<T['item']>>>;
       readonly presentAll?: undefined;
     }
   | {
       presentAll(
         rows: readonly Row<N>[],
         call: Call<unknown, Parsed<T['filters']>>,
-      ): Promise<readonly Shown<NoInfer<T['item']>>[]>;
+      ): Promise<readonly AnswerValue<NoInfer<T['item']>>[]>;
       readonly present?: undefined;
     };
 
@@ -304,5 +304,5 @@ export interface ItemAction<N extends TenantTable, V extends VersionTable, Q, B,
   run(
     call: Call<Readonly<Record<string, string>>, Q, B, A>,
     row: Row<N>,
-  ): Promise<(Changed<N, V> & { readonly answer: Shown<NoInfer<R>> }) | AfterCommit<Shown<NoInfer<R>>>>;
+  ): Promise<(Changed<N, V> & { readonly answer: AnswerValue<NoInfer<R>> }) | AfterCommit<AnswerValue<NoInfer<R>>>>;
 }

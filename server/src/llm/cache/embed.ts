@@ -3,7 +3,7 @@ import { internalRequest } from '../../gateway/internal-request.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
 import { OPERATIONS } from '../../operations/operation.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Services, Uses } from '../exchange.ts';
 import { cancelInternal, internalExchange } from '../internal-calls.ts';
 
 const MAX_ANSWER = 4 * 1024 * 1024;
@@ -14,7 +14,7 @@ const MAX_DIMENSIONS = 8192;
  * request is then answered as if nothing similar was there.
  */
 export async function embed(
-  x: Pick<Exchange, 'cancel' | 'request' | 'services'>,
+  x: Uses<'cancel' | 'request', keyof Services>,
   { slug, model }: { readonly slug: string; readonly model: string },
   text: string,
 ): Promise<Float32Array | null> {

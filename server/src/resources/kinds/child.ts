@@ -4,7 +4,7 @@ import type { Query, Where } from '../../store/ports.ts';
 import type { Row, TenantTable } from '../../store/schema.ts';
 import { itemAction } from '../define.ts';
 import { organisationTenantFields, tenantFields } from '../fields.ts';
-import type { AnyAction, Shown } from '../resource.ts';
+import type { AnswerValue, AnyAction } from '../resource.ts';
 import type { Described, ItemAction, ItemCall, Parsed, ResourceSpec } from '../spec.ts';
 import { type Envelope, LIST, type Listed, type Paging, pagingFields, sliceOf } from './lists.ts';
 import type { VersionTable } from './versions.ts';
@@ -34,7 +34,7 @@ export interface ChildList<N extends TenantTable, T extends TenantTable, Q exten
     rows: readonly Row<T>[],
     call: ItemCall<Parsed<Q>>,
     parent: Row<N>,
-  ): Promise<readonly Shown<NoInfer<I>>[]> | readonly Shown<NoInfer<I>>[];
+  ): Promise<readonly AnswerValue<NoInfer<I>>[]> | readonly AnswerValue<NoInfer<I>>[];
   /** The members of the object that are shown beside its items. */
   beside?(parent: Row<N>): object;
 }

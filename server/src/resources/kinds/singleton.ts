@@ -1,6 +1,6 @@
 /** One object that always exists, such as the settings of an organisation: read with GET, set with PUT. */
 import type { z } from 'zod';
-import { type Action, type AnyAction, action, type Call, type Shown } from '../resource.ts';
+import { type Action, type AnswerValue, type AnyAction, action, type Call } from '../resource.ts';
 import type { Described } from '../spec.ts';
 
 export interface Singleton<Q, B, R, U> {
@@ -14,14 +14,14 @@ export interface Singleton<Q, B, R, U> {
     readonly verb?: 'read' | 'list';
     readonly summary: string;
     readonly response: z.ZodType<unknown, R>;
-    run(call: Call<unknown, Q>): Promise<Shown<NoInfer<R>>>;
+    run(call: Call<unknown, Q>): Promise<AnswerValue<NoInfer<R>>>;
   };
   readonly update: Described & {
     readonly summary: string;
     readonly body: z.ZodType<B>;
     readonly response: z.ZodType<unknown, U>;
     /** Writes, and names what it did in the audit log and in the feed. */
-    run(call: Call<unknown, unknown, B>): Promise<Shown<NoInfer<U>>>;
+    run(call: Call<unknown, unknown, B>): Promise<AnswerValue<NoInfer<U>>>;
   };
   /** Prefix of the scopes. */
   readonly scopes: string;

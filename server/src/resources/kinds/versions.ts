@@ -9,7 +9,7 @@ import type { Row, TenantTable } from '../../store/schema.ts';
 import type { ItemCall } from '../calls.ts';
 import { actorId } from '../common.ts';
 import { notFound } from '../not-found.ts';
-import type { Call, Shown } from '../resource.ts';
+import type { AnswerValue, Call } from '../resource.ts';
 
 interface Head {
   readonly id: string;
@@ -48,7 +48,7 @@ export interface Versions<N extends TenantTable, V extends VersionTable, I = unk
   readonly routes?: {
     readonly item: z.ZodType<unknown, I>;
     /** A version with the time and the author of that version. */
-    present(row: Row<N>, version: Row<V>, call: ItemCall): Promise<Shown<NoInfer<I>>>;
+    present(row: Row<N>, version: Row<V>, call: ItemCall): Promise<AnswerValue<NoInfer<I>>>;
     readonly maxPageSize: number;
     readonly defaultPageSize: number;
     readonly restored: z.ZodType<unknown, R>;
@@ -61,7 +61,7 @@ export interface Versions<N extends TenantTable, V extends VersionTable, I = unk
     ): Promise<{
       readonly patch: Partial<Row<N>>;
       readonly version: NewVersion<V>;
-      readonly answer: Shown<NoInfer<R>>;
+      readonly answer: AnswerValue<NoInfer<R>>;
     }>;
   };
 }
