@@ -38,7 +38,7 @@ export async function readFormBody(request: IncomingMessage, clock: Clock = syst
     fields.set(name, value);
   }
   const value: JsonObject = Object.fromEntries(fields);
-  checkText(value, '');
+  checkText(value);
   return value;
 }
 
@@ -67,7 +67,7 @@ export function parseJsonObject(body: Buffer): JsonObject {
   const value = JSON.parse(text) as JsonObject;
   if (itemsOf(value) > MAX_ITEMS) throw refuse('', `must not have more than ${MAX_ITEMS} items in its lists`);
   if (MANY_DIGITS.test(text)) JSON.parse(text, refuseRounded);
-  checkText(value, '');
+  checkText(value);
   return value;
 }
 
@@ -101,26 +101,47 @@ function decimal(text: string): string {
     : `${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`;
 }
 
-function checkText(value: JsonValue, path: string): void {
-  if (typeof value === 'string') {
-    checkString(value, path);
-  } else if (typeof value === 'number') {
-    if (!Number.isFinite(value)) throw refuse(path, 'is too large a number');
-  } else if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) checkText(item, `${path}[${index}]`);
-  } else if (value !== null && typeof value === 'object') {
-    for (const key of Object.keys(value)) {
-      checkString(key, path);
-      // A member of this name would change the object it is copied into.
-      if (key === '__proto__') throw refuse(path, 'must not have a key named __proto__');
-      checkText(value[key] as JsonValue, path === '' ? key : `${path}.${key}`);
-    }
-  }
+/** Throws `validation` for what cannot be stored as it is. */
+function checkText(value: JsonValue): void {
+  const fault = faultIn(value);
+  if (fault !== null) throw refuse(fault.path, fault.problem);
 }
 
-function checkString(text: string, path: string): void {
-  if (text.includes('\0')) throw refuse(path, 'must not contain the character U+0000');
-  if (!text.isWellFormed()) throw refuse(path, 'must not contain an unpaired surrogate');
+interface Fault {
+  readonly path: string;
+  readonly problem: string;
+}
+
+/** The first fault in a value. Its path is put together on the way back: a body without faults has no need of any. */
+function faultIn(value: JsonValue | undefined): Fault | null {
+  if (typeof value === 'string') return faultOf(value);
+  if (typeof value === 'number') return Number.isFinite(value) ? null : { path: '', problem: 'is too large a number' };
+  if (value === null || typeof value !== 'object') return null;
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index++) {
+      const fault = faultIn(value[index]);
+      if (fault !== null) return below(`[${index}]`, fault);
+    }
+    return null;
+  }
+  for (const key of Object.keys(value)) {
+    // A member of this name would change the object it is copied into.
+    const wrong = key === '__proto__' ? { path: '', problem: 'must not have a key named __proto__' } : faultOf(key);
+    if (wrong !== null) return wrong;
+    const fault = faultIn(value[key]);
+    if (fault !== null) return below(key, fault);
+  }
+  return null;
+}
+
+const below = (step: string, { path, problem }: Fault): Fault => ({
+  path: path === '' || path.startsWith('[') ? step + path : `${step}.${path}`,
+  problem,
+});
+
+function faultOf(text: string): Fault | null {
+  if (text.includes('\0')) return { path: '', problem: 'must not contain the character U+0000' };
+  return text.isWellFormed() ? null : { path: '', problem: 'must not contain an unpaired surrogate' };
 }
 
 function refuse(path: string, problem: string): SluiceError {

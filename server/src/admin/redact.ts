@@ -113,26 +113,55 @@ function hiddenBy(name: string): Hidden {
   return hidden;
 }
 
-/** So many marks, each with its quotes, are longer than what is recorded. */
-const MAX_MARKS = MAX_CHARS / 16;
+class TooLong extends Error {}
 
-class TooManyMarks extends Error {}
+/** Masks one value, and gives up as soon as its JSON is sure to be longer than what is recorded. */
+class Masking {
+  readonly mark: Mark;
+  #left = MAX_CHARS;
+  /** Names repeat in every item of a list. */
+  readonly #hidden = new Map<string, Hidden>();
+
+  constructor(mark: Mark) {
+    this.mark = mark;
+  }
+
+  /** Counts characters that the JSON has at least. Throws TooLong. */
+  spend(characters: number): void {
+    this.#left -= characters;
+    if (this.#left < 0) throw new TooLong();
+  }
+
+  marked(secret: string): string {
+    const mark = this.mark(secret);
+    this.spend(mark.length + 2);
+    return mark;
+  }
+
+  hiddenBy(name: string): Hidden {
+    let hidden = this.#hidden.get(name);
+    if (hidden === undefined) {
+      hidden = hiddenBy(name);
+      this.#hidden.set(name, hidden);
+    }
+    return hidden;
+  }
+}
 
 /** JSON text of a request body or of query parameters; null stays null. */
 export function maskedBody(body: JsonObject | null, mark: Mark): string | null {
   if (body === null) return null;
-  let left = MAX_MARKS;
-  // A mark costs microseconds, and a body may have hundreds of thousands of texts to be marked.
-  const counted: Mark = (secret) => {
-    left -= 1;
-    if (left < 0) throw new TooManyMarks();
-    return mark(secret);
-  };
+  return maskedJson(body, mark) ?? omitted(JSON.stringify(body).length);
+}
+
+/** JSON text of a value without its secrets; null where it is longer than what is recorded. */
+function maskedJson(value: JsonValue, mark: Mark): string | null {
   try {
-    return bounded(JSON.stringify(mask(body, 'none', counted, 0)));
+    const text = JSON.stringify(mask(value, 'none', new Masking(mark), 0));
+    return text.length <= MAX_CHARS ? text : null;
   } catch (error) {
-    if (!(error instanceof TooManyMarks)) throw error;
-    return omitted(JSON.stringify(body).length);
+    if (!(error instanceof TooLong)) throw error;
+    return null;
   }
 }
 
@@ -183,22 +212,33 @@ function maskedAddress(name: string, value: string, mark: Mark): string | null {
   return value === origin || value === `${origin}/` ? origin : maskedUrl(value, mark);
 }
 
-function mask(value: JsonValue | undefined, hidden: Hidden, mark: Mark, depth: number): JsonValue {
-  if (typeof value === 'string') return hidden === 'none' ? maskText(value, mark, depth) : mark(value);
-  if (typeof value === 'number') return hidden === 'all' ? mark(String(value)) : value;
-  if (value === null || typeof value !== 'object') return value ?? null;
-  if (depth >= MAX_DEPTH) return mark(depthless(value));
-  if (Array.isArray(value)) return value.map((item) => mask(item, hidden, mark, depth + 1));
+function mask(value: JsonValue | undefined, hidden: Hidden, to: Masking, depth: number): JsonValue {
+  if (typeof value === 'string') return hidden === 'none' ? maskText(value, to, depth) : to.marked(value);
+  if (typeof value === 'number' && hidden === 'all') return to.marked(String(value));
+  if (value === null || typeof value !== 'object') {
+    to.spend(1);
+    return value ?? null;
+  }
+  if (depth >= MAX_DEPTH) return to.marked(depthless(value));
+  to.spend(2);
+  if (Array.isArray(value)) {
+    // The commas.
+    to.spend(Math.max(0, value.length - 1));
+    return value.map((item) => mask(item, hidden, to, depth + 1));
+  }
   const out = new Map<string, JsonValue>();
   for (const [name, item] of Object.entries(value)) {
-    const address = typeof item === 'string' && hidden === 'none' ? maskedAddress(name, item, mark) : null;
+    const address = typeof item === 'string' && hidden === 'none' ? maskedAddress(name, item, to.mark) : null;
     if (address !== null) {
+      to.spend(address.length);
       out.set(name, address);
       continue;
     }
-    const own = hidden === 'all' ? 'all' : hiddenBy(name);
+    const own = hidden === 'all' ? 'all' : to.hiddenBy(name);
     const inside = own === 'none' ? hidden : own;
-    out.set(looksSecret(name) ? mark(name) : name, mask(item, inside, mark, depth + 1));
+    const shown = looksSecret(name) ? to.mark(name) : name;
+    to.spend(shown.length + 3);
+    out.set(shown, mask(item, inside, to, depth + 1));
   }
   // `fromEntries`, because a field may be called `__proto__`.
   return Object.fromEntries(out);
@@ -214,20 +254,31 @@ function depthless(value: JsonValue[] | JsonObject): string {
 }
 
 /** A text that is JSON itself, as configs may be sent, once or twice over, is masked like the object it holds. */
-function maskText(text: string, mark: Mark, depth: number): string {
+function maskText(text: string, to: Masking, depth: number): string {
+  // It is not looked at: whatever it holds, it is recorded by its size.
+  if (text.length > MAX_CHARS) throw new TooLong();
   const [, first] = /^\s*([[{"])/.exec(text) ?? [];
   if (first !== undefined) {
     let parsed: JsonValue | undefined;
     try {
       parsed = parseJson(text);
     } catch {
-      if (first !== '"') return mark(text);
+      if (first !== '"') return to.marked(text);
     }
     if (parsed !== undefined)
-      return JSON.stringify(depth < MAX_DEPTH ? mask(parsed, 'none', mark, depth + 1) : mark(text));
+      return JSON.stringify(depth < MAX_DEPTH ? mask(parsed, 'none', to, depth + 1) : to.marked(text));
   }
-  const plain = text.replaceAll('\\', '');
-  return [text, plain, decoded(plain)].some(looksSecret) ? mark(text) : text;
+  if (holdsSecret(text)) return to.marked(text);
+  to.spend(text.length + 2);
+  return text;
+}
+
+/** Whether a text looks secret as it is, without its backslashes, or without its percent escapes. */
+function holdsSecret(text: string): boolean {
+  if (looksSecret(text)) return true;
+  const plain = text.includes('\\') ? text.replaceAll('\\', '') : text;
+  if (plain !== text && looksSecret(plain)) return true;
+  return plain.includes('%') && looksSecret(decoded(plain));
 }
 
 /** JSON texts of an object before and after, secrets masked by column, by name and by look. */
@@ -245,8 +296,10 @@ function maskedObject(object: object, table: AuditedChange['table'] | null, mark
     const kind = columns[name]?.kind;
     if (kind === 'sealed' && typeof value === 'string') return [name, JSON.stringify(mark(value))];
     if (kind === 'time' && typeof value === 'number') return [name, JSON.stringify(new Date(value).toISOString())];
-    const field = mask({ [name]: plain(value) }, 'none', mark, 0) as JsonObject;
-    return [name, JSON.stringify(Object.values(field)[0] ?? null)];
+    const json = JSON.stringify(value) ?? 'null';
+    const field = maskedJson({ [name]: JSON.parse(json) as JsonValue }, mark);
+    if (field !== null) return [name, JSON.stringify(Object.values(JSON.parse(field) as JsonObject)[0] ?? null)];
+    return [name, JSON.stringify({ omitted: `${json.length} characters ${mark(json)}` })];
   });
   const text = (limit: number) =>
     `{${masked
@@ -258,11 +311,6 @@ function maskedObject(object: object, table: AuditedChange['table'] | null, mark
       .join()}}`;
   const whole = text(Number.POSITIVE_INFINITY);
   return whole.length <= MAX_CHARS ? whole : bounded(text(MAX_COLUMN_CHARS));
-}
-
-/** The value as JSON would carry it. */
-function plain(value: unknown): JsonValue {
-  return value === undefined ? null : (JSON.parse(JSON.stringify(value) ?? 'null') as JsonValue);
 }
 
 /** Headers whose value may be seen; of the others it is only known that they were sent, and whether the same. */

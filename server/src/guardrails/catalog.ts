@@ -102,6 +102,16 @@ function idProblem(id: string, target: Target): string | null {
  * carry the path inside the array (`[1].parameters.rule`), so that the schema can stand anywhere in a body.
  */
 export function checksSchema(target: Target): z.ZodType<CheckEntry[]> {
+  return SCHEMAS[target];
+}
+
+/** Made once: a config asks for it at each of its targets, and making it takes longer than using it. */
+const SCHEMAS: Readonly<Record<Target, z.ZodType<CheckEntry[]>>> = {
+  llm: makeChecksSchema('llm'),
+  mcp_tools: makeChecksSchema('mcp_tools'),
+};
+
+function makeChecksSchema(target: Target): z.ZodType<CheckEntry[]> {
   return z
     .array(checkEntry)
     .min(1)

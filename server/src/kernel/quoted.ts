@@ -28,6 +28,8 @@ export const looksSecret = (value: string): boolean =>
 
 /** Name and password in an address. */
 function holdsPassword(value: string): boolean {
+  // An iterator of matches costs more than all that is before it, and few texts hold an address.
+  if (!value.includes('://')) return false;
   for (const [, user = ''] of value.matchAll(USER_OF_ADDRESS)) {
     const colon = user.indexOf(':');
     if (colon >= 0 && colon < user.length - 1) return true;

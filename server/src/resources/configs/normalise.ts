@@ -73,7 +73,11 @@ export function normalise(value: unknown): { value: unknown; issues: Issue[] } {
 
   function levelled(input: unknown, level: Level): unknown {
     if (path.length > MAX_DEPTH) return report(`is nested deeper than ${MAX_DEPTH} levels`);
-    if (Array.isArray(input)) return input.map((item, index) => at(index, () => levelled(item, level)));
+    if (Array.isArray(input)) {
+      if (path.length > 0 && level.most !== undefined && input.length > level.most)
+        return report(`must have at most ${level.most} items`);
+      return input.map((item, index) => at(index, () => levelled(item, level)));
+    }
     if (typeof input !== 'object' || input === null) return plain(input);
     const aliases = aliasesOf(level);
     const out = new Map<string, unknown>();

@@ -3,6 +3,7 @@
  * demands of another in `rules.ts`, conditions of the conditional strategy in `conditions.ts`.
  */
 import { z } from 'zod';
+import { MAX_CHECKS } from '../../guardrails/catalog.ts';
 import type { ConfigField } from '../../providers/account.ts';
 import { ALL_FIELDS } from '../../providers/accounts.ts';
 import { customHost, text } from '../body-fields.ts';
@@ -29,6 +30,9 @@ const circuitBreaker = z.strictObject({
   failure_status_codes: statusCodes.optional(),
 });
 
+/** Of one strategy. */
+const MAX_CONDITIONS = 1_000;
+
 const condition = z.strictObject({
   /** Checked by `conditions.ts`. */
   query: json,
@@ -45,7 +49,7 @@ const sticky = z.strictObject({
 const strategy = z.strictObject({
   mode: z.enum(['single', 'loadbalance', 'fallback', 'conditional']),
   on_status_codes: statusCodes.optional(),
-  conditions: z.array(condition).min(1).max(1000).optional(),
+  conditions: z.array(condition).min(1).max(MAX_CONDITIONS).optional(),
   default: short.optional(),
   sticky: sticky.optional(),
   cb_config: circuitBreaker.optional(),
@@ -130,9 +134,12 @@ const parameters = z.record(
   'is neither a setting of a guardrail nor the id of a check with an object of parameters',
 );
 
+/** Of one list. */
+const MAX_GUARDRAILS = 100;
+
 /** Any further key is a check id with its parameters; `rules.ts` checks how it is spelled. */
 const inlineGuardrail = z.object({ id: short.optional(), ...behaviour }).catchall(parameters);
-const guardrails = z.array(z.union([short, inlineGuardrail])).max(100);
+const guardrails = z.array(z.union([short, inlineGuardrail])).max(MAX_GUARDRAILS);
 
 const check = z.strictObject({
   id: short,
@@ -144,10 +151,10 @@ const check = z.strictObject({
 const hook = z.strictObject({
   type: z.enum(['guardrail', 'mutator']).optional(),
   id: short,
-  checks: z.array(check).max(100).optional(),
+  checks: z.array(check).max(MAX_CHECKS).optional(),
   ...behaviour,
 });
-const hooks = z.array(hook).max(100);
+const hooks = z.array(hook).max(MAX_GUARDRAILS);
 
 /** A base provider (`openai`) or a stored one (`@openai-prod`). Whether it exists is decided at request time. */
 const providerRef = z
@@ -304,9 +311,15 @@ export const HOOK_LISTS = ['before_request_hooks', 'after_request_hooks'] as con
 export interface Level {
   readonly keys: readonly string[];
   readonly below: Readonly<Record<string, () => Level>>;
+  /** Items that a list of it may have. A longer one is refused before anything is made of its items. */
+  readonly most?: number;
 }
 
-const level = (schema: z.ZodObject, below: Level['below'] = {}): Level => ({ keys: Object.keys(schema.shape), below });
+const level = (schema: z.ZodObject, below: Level['below'] = {}, most?: number): Level => ({
+  keys: Object.keys(schema.shape),
+  below,
+  ...(most === undefined ? {} : { most }),
+});
 const FEEDBACK: Level = { keys: ['value', 'weight', 'metadata'], below: {} };
 const OUTCOME = level(outcome, { feedback: () => FEEDBACK });
 const RETRY = level(retry);
@@ -321,12 +334,12 @@ const ACCOUNT_LEVELS = accountKeys.flatMap(({ key, schema }) => {
   const below = level(schema.element);
   return [[key, () => below] as const];
 });
-const CHECK = level(check);
-const CONDITION = level(condition);
+const CHECK = level(check, {}, MAX_CHECKS);
+const CONDITION = level(condition, {}, MAX_CONDITIONS);
 const STICKY = level(sticky);
 const BREAKER = level(circuitBreaker);
-const GUARDRAIL = level(inlineGuardrail, { on_success: () => OUTCOME, on_fail: () => OUTCOME });
-const HOOK = level(hook, { checks: () => CHECK, on_success: () => OUTCOME, on_fail: () => OUTCOME });
+const GUARDRAIL = level(inlineGuardrail, { on_success: () => OUTCOME, on_fail: () => OUTCOME }, MAX_GUARDRAILS);
+const HOOK = level(hook, { checks: () => CHECK, on_success: () => OUTCOME, on_fail: () => OUTCOME }, MAX_GUARDRAILS);
 const STRATEGY = level(strategy, {
   conditions: () => CONDITION,
   sticky: () => STICKY,
@@ -336,6 +349,7 @@ const STRATEGY = level(strategy, {
 /** Where the keys of the config format stand, for their camel-case spellings (`normalise.ts`). */
 export const CONFIG_LEVEL: Level = {
   keys: [...Object.keys(keys), ...ACCOUNT_KEYS, 'targets'],
+  most: MAX_TARGETS,
   below: {
     ...Object.fromEntries(ACCOUNT_LEVELS),
     targets: () => CONFIG_LEVEL,
