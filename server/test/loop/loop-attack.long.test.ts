@@ -21,7 +21,7 @@ let other = '';
 const agent = new Agent({ keepAlive: true });
 
 const child = (name: string, ...args: string[]): ChildProcess =>
-  fork(fileURLToPath(new URL(`./support/children/${name}.ts`, import.meta.url)), args);
+  fork(fileURLToPath(new URL(`../support/children/${name}.ts`, import.meta.url)), args);
 
 async function told<T>(of: ChildProcess, order: string | object): Promise<T> {
   const answer = once(of, 'message');
