@@ -1,6 +1,6 @@
 /**
  * The calls that only the console makes, each declared with the schemas of what comes in and what goes out. `console.ts`
- * has the one handler over them; `consoleDocument` (`openapi.ts`) describes them to the console and to nobody else.
+ * has the one handler over them; `consoleDocument` (`openapi.ts`) describes them, for the console only.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';

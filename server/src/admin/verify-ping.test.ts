@@ -70,7 +70,7 @@ it('a gateway without the settings says which it needs', async () => {
   expect(answer.text).toContain('SLUICE_CONTROL_PLANE_URL and SLUICE_CLIENT_AUTH');
 });
 
-it('a wrong code, a wrong body and a client_auth that ended are told apart', async () => {
+it('a wrong code, a wrong body and an ended client_auth each have an error', async () => {
   const callback_url = `${control.url}/v1/deployments/self/verify-ping`;
   for (const code of [1, '', 'x'.repeat(129)]) expect((await verify({ code, callback_url })).status).toBe(400);
   expect((await verify({ code: 'x', callback_url })).status).toBe(200);

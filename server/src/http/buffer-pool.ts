@@ -69,7 +69,7 @@ export function keepBuffer(buffer: Uint8Array): () => void {
 
 const NOTHING = () => undefined;
 
-/** Whether the memory is used again when nobody keeps it. */
+/** Whether the memory goes back to the pool after its last user. */
 export function isLent(buffer: Uint8Array): boolean {
   return (buffer.buffer as Tagged)[SLAB] !== undefined;
 }

@@ -337,7 +337,7 @@ export class Connection implements ResponseSink {
     return !this.#paused;
   }
 
-  /** A chunk whose memory nobody else has. */
+  /** A chunk whose memory is not shared. */
   #takeChunk(chunk: Buffer): void {
     if (!this.#lends(chunk.length)) {
       this.#take(chunk);

@@ -63,7 +63,7 @@ export function hasUnreadBody(request: IncomingMessage): boolean {
  * Reads a whole request body. Rejects with a `SluiceError`: over the limit (at once when the length is declared),
  * `timeout` when it comes too slowly, `client_closed` when the client goes away, `malformed_call` for a content coding other
  * than one gzip, or a damaged one. A body that came as one chunk is not copied; another may
- * be lent memory, which `returnBuffer` of `buffer-pool.ts` returns when nobody reads it any more.
+ * be lent memory, which `returnBuffer` of `buffer-pool.ts` returns after its last reader.
  */
 export function readBody(request: IncomingMessage, options: ReadBodyOptions): Promise<Buffer> {
   const { headers } = request;

@@ -180,7 +180,7 @@ describe('lent memory', () => {
       memory.fill('b');
       write(response, memory);
       returnBuffer(memory);
-      // Whoever gets this memory next may write to it.
+      // The next borrower of this memory may write to it.
       const next = borrowBuffer(LENT);
       next.fill('x');
       returnBuffer(next);

@@ -249,7 +249,7 @@ export class ResponseParser {
       }
     }
     if (status < 200) {
-      if (status === 101) throw new ResponseFault('switches protocols, which nobody asked for');
+      if (status === 101) throw new ResponseFault('switches protocols, which the request did not ask for');
       this.#sink.onInterim();
       return;
     }

@@ -12,7 +12,7 @@ import {
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
 
-/** As `compose/spools.ts` has it: what was settled reaches the store after so long when nobody waits for it. */
+/** As `compose/spools.ts` has it: settled usage waits this long before the store has it, unless a request asks. */
 const SETTLE_MS = 20;
 /** Many times that, as the machine may be busy with other tests. */
 const OTHERS_MS = 250;

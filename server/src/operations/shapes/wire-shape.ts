@@ -70,7 +70,7 @@ export interface WireShape {
   readonly usage: UsageForm;
   /** What a request will use. */
   readonly estimate: Estimate;
-  /** An API nobody knows: any member may be text, and an error may be part of the object that was asked for. */
+  /** An API that Sluice does not know: any member may be text, and an error may be part of the object that was asked for. */
   readonly isOpen: boolean;
   /** Members of a request that may hold a conversation; an answer to it is no part of them. */
   readonly conversations: readonly string[];
