@@ -18,6 +18,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
+import { nextTurn } from '../kernel/turns.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import type { CheckHost } from '../resources/body-fields.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
@@ -30,7 +31,7 @@ import type { Vault } from '../store/vault.ts';
 import type { AccessLog } from '../telemetry/access-log.ts';
 import { auditRow, joinChanges, organisationIn, recordRefusal, type Trail } from './audit.ts';
 import { fingerprintOf, Once, Replay, readIdempotencyKey, takesIdempotencyKey } from './idempotency.ts';
-import { readFormBody, readJsonBody } from './json-body.ts';
+import { isLongBody, readFormBody, readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
 import {
@@ -183,11 +184,13 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
   };
   try {
     const made = await perform(deps, row, request, trail);
+    await rest(request, trail);
     const form = row.answers ?? JSON_OK;
     const answer =
       made instanceof Replay ? adminReplay(form, made, trail.requestId) : adminSuccess(form, made, trail.requestId);
     return send(reply, note(answer));
   } catch (thrown) {
+    await rest(request, trail);
     const error = isNotFound(thrown) ? thrown.reworded(missingText(row, deps.paths)) : thrown;
     const answer = note(adminError(error, trail.requestId, deps.log), error);
     const record = () => (row.writes ? recordRefusal(deps, row, request, trail, error, answer.status) : null);
@@ -197,6 +200,11 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
     if (answer.status === 413) await record();
     return reply;
   }
+}
+
+/** Lets others have the event loop, where the body is so long that each step of its work takes milliseconds. */
+async function rest(request: FastifyRequest, trail: Trail): Promise<void> {
+  if (trail.body !== null && isLongBody(request.raw)) await nextTurn();
 }
 
 async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, trail: Trail): Promise<unknown> {
@@ -226,8 +234,10 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const asked = withoutRepeated(row.query, trail.query, request.params);
   const query: unknown = row.query === null ? noParameters(asked) : validate(row.query, { ...asked });
   trail.body = await (row.takes === 'form' ? readFormBody : readJsonBody)(request.raw, deps.clock);
+  await rest(request, trail);
   const sent = withoutRepeated(row.body, trail.body ?? {}, request.params);
   const body: unknown = row.body === null ? noBody(sent) : validate(row.body, sent);
+  await rest(request, trail);
   const input = { params, query, body };
   if (row.auth === 'operator') return actAsOperator(deps, row, request, trail, input);
   const named = Object.keys(trail.body ?? {});
@@ -341,6 +351,8 @@ async function act(
     return checked;
   };
   if (row.writes) await deps.vault.ensureKey?.(tenant.organisationId);
+  // Before the transaction and behind it, never within: on SQLite all writes wait for its end.
+  await rest(request, trail);
   const carryOut = () =>
     row.writes ? deps.tables.write(tenant, run, { queue: tenant.organisationId }) : deps.tables.read(tenant, run);
   const answer =

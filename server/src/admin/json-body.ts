@@ -6,9 +6,17 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import { itemsOf, MAX_ITEMS } from '../kernel/json-items.ts';
 import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
+import { nextTurn } from '../kernel/turns.ts';
 
 /** 1 MB. */
 const MAX_BODY_BYTES = 1_048_576;
+/** Each step of a longer body has a turn of the event loop for itself. */
+const LONG_BODY_BYTES = 65_536;
+
+/** Whether the body of a request is so long that each step of its work should be a turn of the event loop. */
+export const isLongBody = ({ headers }: IncomingMessage): boolean =>
+  // Without a length nothing is known of it.
+  !(Number(headers['content-length'] ?? Number.POSITIVE_INFINITY) <= LONG_BODY_BYTES);
 
 /**
  * The JSON object of a request, or null when it has no body. Throws `validation` for a wrong content type or anything
@@ -19,7 +27,13 @@ export async function readJsonBody(request: IncomingMessage, clock: Clock = syst
   const body = await readBody(request, { limit: MAX_BODY_BYTES, clock });
   if (body.length === 0) return null;
   checkContentType(request.headers['content-type']);
-  return parseJsonObject(body);
+  if (body.length <= LONG_BODY_BYTES) return parseJsonObject(body);
+  const steps = parsing(body);
+  for (;;) {
+    await nextTurn();
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
 }
 
 /**
@@ -57,38 +71,73 @@ function checkContentType(value: string | undefined): void {
 
 /** Throws `validation` for anything but one JSON object of well-formed text without duplicate keys. */
 export function parseJsonObject(body: Buffer): JsonObject {
+  const steps = parsing(body);
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+}
+
+/** The same; each `yield` is a place where others may have the event loop. */
+function* parsing(body: Buffer): Generator<void, JsonObject> {
   try {
     scanJson(body, []);
   } catch (error) {
     if (!(error instanceof JsonScanError)) throw error;
     throw new SluiceError('validation', `${error.message}.`);
   }
+  yield;
   const text = body.toString('utf8');
   const value = JSON.parse(text) as JsonObject;
+  yield;
   if (itemsOf(value) > MAX_ITEMS) throw refuse('', `must not have more than ${MAX_ITEMS} items in its lists`);
-  if (MANY_DIGITS.test(text)) JSON.parse(text, refuseRounded);
   checkText(value);
+  checkRounded(text);
   return value;
 }
 
-/** What has no digits beyond a double's cannot lose any. */
-const MANY_DIGITS = /[0-9](?:\.?[0-9]){15}|[eE]-?[0-9]{2}/;
+/**
+ * What may be a number that a double does not hold, in a string or not. What has no digits beyond a double's cannot lose
+ * any.
+ */
+const MANY_DIGITS =
+  /(?<=[:,[\s])-?(?:[0-9](?:\.?[0-9]){15}[0-9.]*(?:[eE][+-]?[0-9]+)?|[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]{2,})/g;
 const NUMBER = /^-?([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
 
 /**
  * Refuses a number that would be kept as another whole number than it was written: `1000000000000.000001` is no 10^12, and
  * 2^53 + 1 no 2^53. Digits behind the point that a double rounds are let pass.
+ *
+ * @param text JSON without the character U+0000
  */
-function refuseRounded(
-  this: unknown,
-  key: string,
-  value: JsonValue,
-  context?: { readonly source?: string },
-): JsonValue {
-  if (typeof value !== 'number' || !Number.isInteger(value) || context?.source === undefined) return value;
-  if (decimal(context.source) !== decimal(String(value)))
-    throw refuse(key, 'has more digits than can be kept: round it');
-  return value;
+function checkRounded(text: string): void {
+  // Begins outside of any string, and never goes back.
+  let at = 0;
+  MANY_DIGITS.lastIndex = 0;
+  for (let found = MANY_DIGITS.exec(text); found !== null; found = MANY_DIGITS.exec(text)) {
+    const { index } = found;
+    for (let quote = text.indexOf('"', at); quote >= 0 && quote < index; quote = text.indexOf('"', at))
+      at = endOfString(text, quote) + 1;
+    if (at > index) {
+      MANY_DIGITS.lastIndex = at;
+      continue;
+    }
+    const [source] = found;
+    const value = Number(source);
+    if (!Number.isInteger(value) || decimal(source) === decimal(String(value))) continue;
+    // The place of the only text that has the character is the place of the number.
+    const marked = `${text.slice(0, index)}"\\u0000"${text.slice(index + source.length)}`;
+    throw refuse(faultIn(JSON.parse(marked) as JsonObject)?.path ?? '', 'has more digits than can be kept: round it');
+  }
+}
+
+/** Index of the quote that ends the string of valid JSON that begins at `start`. */
+function endOfString(text: string, start: number): number {
+  for (let at = text.indexOf('"', start + 1); ; at = text.indexOf('"', at + 1)) {
+    let before = at;
+    while (text[before - 1] === '\\') before -= 1;
+    if ((at - before) % 2 === 0) return at;
+  }
 }
 
 /** Significant digits and their power of ten; sign and spelling left out. */

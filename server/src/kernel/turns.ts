@@ -1,6 +1,9 @@
 /** Turns of the event loop for what is large, so that one organisation's bodies leave the loop to the others. */
 import type { Clock } from './clock.ts';
 
+/** Resolves in the next turn of the event loop: the sockets of all others are served before. */
+export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 /** A turn of so many milliseconds is as short as any other work. */
 const SHORT_MS = 0.1;
 /** How many times as long as its turn an organisation waits for its next one: it has a quarter of the loop at most. */
