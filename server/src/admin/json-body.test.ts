@@ -36,6 +36,42 @@ describe('numbers', () => {
   ])('%s is taken', (number) => {
     expect(parse(number)).toEqual({ a: { b: [Number(number)] } });
   });
+
+  const body = (text: string) => parseJsonObject(Buffer.from(text));
+  const TEXTS = [
+    '018f3c5e-7b1a-7000-8000-000000000001',
+    '12345678-1234-1234-1234-123456789012',
+    '9007199254740993',
+    ':9007199254740993,',
+    '[9007199254740993]',
+    'a \\":9007199254740993',
+    'a \\\\',
+    '\\\\\\",1e-400,\\"',
+    '1e99',
+    ' -0.99999999999999999',
+  ];
+
+  it.each(TEXTS)('the text %s is no number, and hides none that follows or comes before', (written) => {
+    const text = JSON.parse(`"${written}"`) as string;
+    expect(body(`{"a":"${written}","${written}":["${written}"]}`)).toEqual({ a: text, [text]: [text] });
+    for (const list of [`"${written}",9007199254740993`, `9007199254740993,"${written}"`])
+      expect(() => body(`{"x":{"list":[${list}]}}`)).toThrow(/^x\.list\[[01]\] has more digits than can be kept/);
+  });
+
+  it.each([
+    ['{"a":1,"b":9007199254740993}', 'b'],
+    ['{"a":{"b c":9007199254740993}}', null],
+    ['{"a":[1,{"b":[2,1e-400]}]}', 'a[1].b[1]'],
+    ['{"a" : [ 1 ,\n 9007199254740993 ]}', 'a[1]'],
+  ])('the number at fault in %s is named by its path', (text, param) => {
+    expect(() => body(text)).toThrow(expect.objectContaining({ param }));
+  });
+
+  it('are looked at once each, where a body has nothing else', () => {
+    const list = Array(7_000).fill('9007199254740992').join();
+    const spaced = Buffer.from(`{"a":[${list}]${' '.repeat(900_000)}}`);
+    expect(timed(() => parseJsonObject(spaced))).toBeLessThan(100);
+  });
 });
 
 describe('lists in administration bodies', () => {

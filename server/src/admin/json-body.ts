@@ -111,15 +111,18 @@ const NUMBER = /^-?([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
  * @param text JSON without the character U+0000
  */
 function checkRounded(text: string): void {
-  // Begins outside of any string, and never goes back.
-  let at = 0;
+  // Both only go forward: a text is looked through once, however many numbers it has.
+  let quote = text.indexOf('"');
   MANY_DIGITS.lastIndex = 0;
   for (let found = MANY_DIGITS.exec(text); found !== null; found = MANY_DIGITS.exec(text)) {
     const { index } = found;
-    for (let quote = text.indexOf('"', at); quote >= 0 && quote < index; quote = text.indexOf('"', at))
-      at = endOfString(text, quote) + 1;
-    if (at > index) {
-      MANY_DIGITS.lastIndex = at;
+    let end = -1;
+    while (quote >= 0 && quote < index) {
+      end = endOfString(text, quote);
+      quote = text.indexOf('"', end + 1);
+    }
+    if (end > index) {
+      MANY_DIGITS.lastIndex = end + 1;
       continue;
     }
     const [source] = found;
