@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { SluiceError } from '../kernel/errors.ts';
 import { savedHeaderProblem } from '../kernel/header-names.ts';
 import { text } from '../kernel/text-schema.ts';
+import { ABOVE_LARGEST, isAboveLargest } from '../limits/ledger/limit-spec.ts';
 import type { UsageLimit } from '../store/schema.ts';
 import { utcMidnight } from './fields.ts';
 
@@ -100,9 +101,6 @@ export function asList<T>(value: readonly T[] | T): T[] {
   return Array.isArray(value) ? [...value] : [value as T];
 }
 
-/** The largest limit of any kind. Counters stay exact far beyond what is spent. */
-export const MAX_AMOUNT = 1_000_000_000_000;
-
 const tokenPrice = z.number().min(0).max(1_000_000);
 
 /** What a `cost` limit does where no price is known (`UnpricedRule`). */
@@ -120,12 +118,19 @@ export const outageRule = z
 const WHOLE =
   'must be a whole number, of dollars or of tokens by its type; a policy takes fractions of a dollar (POST /policies/usage-limits)';
 
+/** Not `z.int()`: its refusal of 2^53 would name 2^53 - 1 as the largest. */
+const wholeAmount = z
+  .number({ error: WHOLE })
+  .min(1)
+  .refine(Number.isInteger, { error: WHOLE })
+  .meta({ type: 'integer' });
+
 /** A usage limit. `usageLimitOf` adds what depends on the time. */
 export const usageLimit = z
   .strictObject({
-    credit_limit: z.int({ error: WHOLE }).min(1).max(MAX_AMOUNT).optional(),
+    credit_limit: wholeAmount.describe(`Whole US dollars or tokens; ${ABOVE_LARGEST}.`).optional(),
     type: z.enum(['cost', 'tokens']).optional(),
-    alert_threshold: z.int().min(1).max(MAX_AMOUNT).optional(),
+    alert_threshold: wholeAmount.optional(),
     periodic_reset: z.enum(['monthly', 'weekly']).nullable().optional(),
     periodic_reset_days: z.int().min(1).max(365).nullable().optional(),
     next_usage_reset_at: isoDate.nullable().optional(),
@@ -133,6 +138,11 @@ export const usageLimit = z
     on_outage: outageRule.optional(),
   })
   .superRefine((limit, context) => {
+    for (const field of ['credit_limit', 'alert_threshold'] as const) {
+      const amount = limit[field];
+      if (amount === undefined || !isAboveLargest(limit.type ?? 'cost', amount)) continue;
+      context.addIssue({ code: 'custom', path: [field], message: ABOVE_LARGEST });
+    }
     if (limit.unpriced !== undefined && limit.type === 'tokens') {
       context.addIssue({ code: 'custom', path: ['unpriced'], message: 'belongs to limits of type cost' });
     }

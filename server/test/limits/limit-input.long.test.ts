@@ -15,6 +15,8 @@ const TODAY = '2026-11-22';
 const TOMORROW = '2026-11-23T00:00:00.000Z';
 /** What workspaces without limits of their own are given: no counter of its own stands behind it. */
 const TEMPLATE = 'other workspaces of an integration';
+/** In US dollars: 2^52 micro-dollars. */
+const LARGEST_COST = 4_503_599_627;
 const metadata = (count: number) => Array.from({ length: count }, (_, i) => ({ key: `metadata.m${i}`, value: 'a' }));
 const group = (...keys: string[]) => ({ group_by: keys.map((key) => ({ key })) });
 
@@ -181,6 +183,7 @@ const USAGE_TAKEN: readonly Taken[] = [
   ['a limit of a micro-dollar', { credit_limit: 0.000001 }],
   ['a limit with a fraction', { credit_limit: 0.3 }],
   ['the largest limit', { credit_limit: 1e12, type: 'tokens' }],
+  ['the largest limit of cost', { credit_limit: LARGEST_COST, type: 'cost' }],
   ['another writing of a limit', { credit_limit: raw('1.0e1') }, { credit_limit: 10 }],
   ['no threshold', { alert_threshold: null }],
   ['a threshold of 0', { alert_threshold: 0 }],
@@ -190,6 +193,7 @@ const USAGE_TAKEN: readonly Taken[] = [
 const AMOUNTS_REFUSED: readonly Refused[] = [
   ['a limit below 0', { credit_limit: -0.01 }, 'credit_limit'],
   ['a limit above the largest', { credit_limit: 1e12 + 1 }, 'credit_limit'],
+  ['a threshold above the largest', { credit_limit: 5, alert_threshold: 1e12 + 1 }, 'alert_threshold'],
   ['a limit of 2^53', { credit_limit: 2 ** 53 }, 'credit_limit'],
   ['a limit of 1e21', { credit_limit: 1e21 }, 'credit_limit'],
   ['an endless limit', { credit_limit: raw('1e999') }, 'credit_limit'],
@@ -202,6 +206,10 @@ const AMOUNTS_REFUSED: readonly Refused[] = [
   ['a threshold as text', { alert_threshold: '1' }, 'alert_threshold'],
   ['a threshold at the limit', { credit_limit: 10, alert_threshold: 10 }, 'alert_threshold'],
   ['a threshold above the limit', { credit_limit: 10, alert_threshold: 11 }, 'alert_threshold'],
+];
+
+const NEW_COST_REFUSED: readonly Refused[] = [
+  ['more cost than counters hold', { credit_limit: LARGEST_COST + 1, type: 'cost' }, 'credit_limit'],
 ];
 
 const USAGE_REFUSED: readonly Refused[] = [
@@ -246,6 +254,7 @@ const RATE_REFUSED: readonly Refused[] = [
 const LIMIT_TAKEN: readonly Taken[] = [
   ['a limit of 1', { credit_limit: 1 }],
   ['the largest limit', { credit_limit: 1e12, type: 'tokens' }],
+  ['the largest limit of cost', { credit_limit: LARGEST_COST, type: 'cost' }],
   ['no limit', { credit_limit: undefined }],
   ['cost', { type: 'cost' }],
   ['a threshold of 1', { credit_limit: 2, alert_threshold: 1 }],
@@ -254,6 +263,7 @@ const LIMIT_TAKEN: readonly Taken[] = [
 
 const LIMIT_REFUSED: readonly Refused[] = [
   ...RESETS_REFUSED,
+  ...NEW_COST_REFUSED,
   ...AMOUNTS_REFUSED,
   ['a limit of 0', { credit_limit: 0 }, 'credit_limit'],
   ['a limit with a fraction', { credit_limit: 1.5 }, 'credit_limit'],
@@ -333,7 +343,7 @@ describe.each(['sqlite', 'postgres'] as const)('limits on %s', (engine) => {
       base: { type: 'tokens', credit_limit: 100 },
       taken: USAGE_TAKEN,
       refused: USAGE_REFUSED,
-      missing: [['a limit missing', { credit_limit: undefined }, 'credit_limit']] as Refused[],
+      missing: [['a limit missing', { credit_limit: undefined }, 'credit_limit'], ...NEW_COST_REFUSED] as Refused[],
       field: { credit_limit: 7 },
     },
     {

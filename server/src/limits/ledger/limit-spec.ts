@@ -32,7 +32,25 @@ const MICROS = 1_000_000;
 /** Four and a half billion dollars: sums of a limit and one more request stay exact. */
 export const MAX_UNITS = 2 ** 52;
 
-/** Whole amounts of a limit; a fraction of a token or request is as good as the next whole one, because `used < limit` is asked. */
+/** The largest limit that a body may set: US dollars, tokens or requests. What counters hold of it is exact. */
+const LARGEST: Readonly<Record<LimitType, number>> = {
+  cost: Math.floor(MAX_UNITS / MICROS),
+  tokens: 1_000_000_000_000,
+  requests: 1_000_000_000_000,
+};
+
+/** What is wrong with an amount above the largest one, as a phrase behind the name of its field. */
+export const ABOVE_LARGEST = `must be at most ${LARGEST.cost} for type cost (US dollars), and ${LARGEST.tokens} for other types`;
+
+/** Whether a body may not set `value` as limit or alert threshold, in dollars for `cost`. Bodies are refused by it, with `ABOVE_LARGEST`. */
+export function isAboveLargest(type: LimitType, value: number): boolean {
+  return value > LARGEST[type];
+}
+
+/**
+ * Whole amounts of a limit; a fraction of a token or request is as good as the next whole one, because `used < limit` is
+ * asked. Rows from before there was a largest amount may hold more: they count as `MAX_UNITS`.
+ */
 export function amountOf(type: LimitType, value: number): number {
   return Math.min(MAX_UNITS, Math.ceil(type === 'cost' ? Number((value * MICROS).toFixed(3)) : value));
 }

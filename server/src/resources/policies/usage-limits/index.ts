@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../kernel/clock.ts';
 import { uuidv7 } from '../../../kernel/id.ts';
 import { BucketTransaction } from '../../../limits/ledger/bucket-transaction.ts';
-import { nextReset, periodOf, shownAmount } from '../../../limits/ledger/limit-spec.ts';
+import { ABOVE_LARGEST, isAboveLargest, nextReset, periodOf, shownAmount } from '../../../limits/ledger/limit-spec.ts';
 import { usagePolicySpec } from '../../../limits/policies/usage.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
@@ -106,6 +106,13 @@ async function presentDetail(row: PolicyRow, call: Call<unknown, { readonly incl
   return { ...present(row), value_key_usage_map: Object.fromEntries(usage) };
 }
 
+/** The amounts that a body sets; what a row holds already stays, however large. */
+function checkAmounts(type: PolicyRow['type'], body: Pick<UpdateBody, 'credit_limit' | 'alert_threshold'>): void {
+  for (const field of ['credit_limit', 'alert_threshold'] as const) {
+    if (isAboveLargest(type, body[field] ?? 0)) throw refuse(field, ABOVE_LARGEST);
+  }
+}
+
 /** Rules between fields, over the row as it will be. */
 function checkPolicy(row: PolicyRow): void {
   if (row.alert_threshold !== null && row.alert_threshold >= row.credit_limit) {
@@ -155,6 +162,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
     created_at: now,
     last_updated_at: now,
   };
+  checkAmounts(body.type, body);
   checkPolicy(row);
   await checkReach(call, 'usage_policies', row);
   const next = resetOf(body.next_usage_reset_at, periodOf(row), now);
@@ -182,6 +190,7 @@ function changed(body: UpdateBody, row: PolicyRow, now: number): { patch: Patch<
   if (body.periodic_reset_days != null && body.periodic_reset === undefined) patch.periodic_reset = null;
   // Newer than what nodes know, however coarse the clock: terms are compared by it.
   let next: PolicyRow = { ...row, ...patch, last_updated_at: Math.max(now, row.last_updated_at + 1) };
+  checkAmounts(row.type, body);
   checkPolicy(next);
   const period = periodOf(next);
   if (body.next_usage_reset_at !== undefined || period !== periodOf(row)) {

@@ -1,6 +1,7 @@
 /** Bodies, filters and answers of usage-limits policies. */
 import { z } from 'zod';
-import { isoDate, MAX_AMOUNT, name, outageRule, text, unpricedRule } from '../../body-fields.ts';
+import { ABOVE_LARGEST } from '../../../limits/ledger/limit-spec.ts';
+import { isoDate, name, outageRule, text, unpricedRule } from '../../body-fields.ts';
 import { isUuid, queryBoolean, tenantFields } from '../../fields.ts';
 import { alertEmails, alertWebhookUrl } from '../../settings/alerts.ts';
 import { usageForecastFields } from '../../usage-forecast.ts';
@@ -8,7 +9,8 @@ import { atLeastOne, conditions, conditionsAnswer, groupBy, groupByAnswer, uncha
 
 export const type = z.enum(['cost', 'tokens', 'requests']);
 export const status = z.enum(['active', 'archived']);
-const amount = z.number().min(0).max(MAX_AMOUNT);
+/** Its type says how large it may be: `checkAmounts`. */
+const amount = z.number().min(0);
 const description = text(500).nullable().optional();
 
 const more = {
@@ -46,7 +48,7 @@ export const createBody = z.strictObject({
   conditions,
   group_by: groupBy,
   type,
-  credit_limit: amount.describe('US dollars, tokens or requests.'),
+  credit_limit: amount.describe(`US dollars, tokens or requests; ${ABOVE_LARGEST}.`),
   alert_threshold: amount.nullable().optional(),
   ...resets,
   ...more,
