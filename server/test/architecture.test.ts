@@ -575,6 +575,11 @@ describe('what files give to others', () => {
     'operations/tokens.ts countTokensSync',
     'resources/claim-limits.ts claimLimits',
     'store/memory/feed.ts memoryFeed',
+    'telemetry/buckets.ts MAX_RANGE_MS',
+    'telemetry/buckets.ts averageOf',
+    'telemetry/buckets.ts bucketsOf',
+    'telemetry/buckets.ts fillBuckets',
+    'telemetry/buckets.ts isZone',
     'training/datasets/index.ts countDataset',
   ];
 
