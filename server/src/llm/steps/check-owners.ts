@@ -51,11 +51,11 @@ export function checkOwners(
   if (owned === 'path') {
     if (stored.passthrough) return;
     const asked = requestedObjects(method, path, provider.statelessPaths);
-    if (asked.kind === 'closed') throw closed(stored, `${method} ${shown(path)}`);
+    if (asked.kind === 'closed') throw closed(x, stored, { path: `${method} ${shown(path)}` });
     if (asked.kind === 'one') return must(x, stored, [{ kind: asked.of, id: asked.id, param: '' }]);
   }
   const header = unknownHeader(prepared.request.headers);
-  if (header !== null) throw closed(stored, `a request with ${header}`);
+  if (header !== null) throw closed(x, stored, { name: header });
   return checkBody(x, stored, prepared, target.prefix.length);
 }
 
@@ -118,7 +118,7 @@ function refuseForeign(
   stored: StoredProvider,
   found: References,
 ): Promise<void> | undefined {
-  if (found.unknown !== null) throw closed(stored, `a request with ${found.unknown}`);
+  if (found.unknown !== null) throw closed(x, stored, { name: found.unknown });
   return found.objects.length > 0 || found.uris.length > 0 ? mustAll(x, stored, found) : undefined;
 }
 
@@ -161,10 +161,21 @@ function notFound(kind: Reference['kind'], param: string): SluiceError {
     : new SluiceError('unknown_reference', message, { param });
 }
 
-function closed({ slug }: StoredProvider, what: string): SluiceError {
+/**
+ * The refusal of a path, or of the field or header that names something, and what helps the request that was sent. Passthrough
+ * opens only what is passed through.
+ */
+function closed(
+  { request: { operation } }: Uses<'request'>,
+  { slug }: StoredProvider,
+  refused: { readonly path: string } | { readonly name: string },
+): SluiceError {
+  const named = 'name' in refused;
+  const what = named ? `a request with ${refused.name}` : refused.path;
+  const passthrough = operation.owned === 'path' ? ', or for this workspace in passthrough of the integration' : '';
   return new SluiceError(
     'forbidden',
-    `Provider @${slug} is an account that several workspaces share, and ${what} may reach what belongs to another one. Ask an administrator for an integration that only this workspace uses, or for this workspace in passthrough of the integration. You may also send your own provider token.`,
+    `Provider @${slug} is an account that several workspaces share, and ${what} may reach what belongs to another one. ${named ? `Leave ${refused.name} out, or ask` : 'Ask'} an administrator for an integration that only this workspace uses${passthrough}. You may also send your own provider token.`,
   );
 }
 

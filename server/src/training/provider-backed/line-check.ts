@@ -43,7 +43,9 @@ export function withOwnLines(upload: Upload, { ownership: ledger }: ProviderAcce
 export function checkNames({ ownership: ledger }: ProviderAccess, batch: BatchRequest): void {
   if (ledger?.shared !== true) return;
   const { unknown } = referencesOf(batch.extra);
-  if (unknown !== null) throw closed(unknown, `${unknown} names lines that Sluice does not read`);
+  if (unknown !== null) {
+    throw closed(unknown, `${unknown} names lines that Sluice does not read`, `Leave ${unknown} out`);
+  }
 }
 
 /**
@@ -59,14 +61,14 @@ export async function checkLines(
   most: number,
 ) {
   if (ledger?.shared !== true) return;
-  if (adapter.files === undefined) throw closed(PARAM, 'the provider does not give them');
+  if (adapter.files === undefined) throw closed(PARAM, 'the provider does not give them', null);
   let content: FileContent;
   try {
     content = await adapter.files.content(batch.input_file_id, context);
   } catch (error) {
     if (isMissing(error)) throw notFound('file', PARAM);
     if (error instanceof SluiceError && [400, 403].includes(errorStatus(error))) {
-      throw closed(PARAM, `the provider did not give them: ${error.message}`);
+      throw closed(PARAM, `the provider did not give them: ${error.message}`, UPLOAD);
     }
     throw error;
   }
@@ -75,17 +77,21 @@ export async function checkLines(
     let size = 0;
     for await (const piece of judged(stream, ledger, PARAM)) {
       size += piece.length;
-      if (size > most) throw closed(PARAM, `the file has more than ${most} bytes`);
+      if (size > most) throw closed(PARAM, `the file has more than ${most} bytes`, 'Use several files');
     }
   } finally {
     stream.destroy();
   }
 }
 
-function closed(param: string, why: string): SluiceError {
+const UPLOAD = 'Upload the file through POST /v1/files with the purpose batch';
+
+/** @param remedy what also helps, beside an account that is not shared; null: nothing does */
+function closed(param: string, why: string, remedy: string | null): SluiceError {
+  const use = remedy === null ? 'Use' : `${remedy}, or use`;
   return new SluiceError(
     'forbidden',
-    `The account is shared by several workspaces, and the lines of this batch cannot be checked: ${why}. Upload the file through POST /v1/files with the purpose batch, or use an integration that only this workspace uses.`,
+    `The account is shared by several workspaces, and the lines of this batch cannot be checked: ${why}. ${use} an integration that only this workspace uses.`,
     { param },
   );
 }
