@@ -28,6 +28,11 @@ async function setup(options: Partial<JournalOptions> = {}) {
 }
 
 const io = (changes: Partial<JournalIo>): JournalIo => ({ ...fs, ...changes });
+/** A line as it is in a segment. */
+const sealed = (line: string): string => {
+  const open = line.slice(0, -1);
+  return `${open},"crc":"${crc32(open).toString(16).padStart(8, '0')}"}\n`;
+};
 const fail = (code: string) => Object.assign(new Error(code), { code });
 
 describe('journal', () => {
@@ -35,7 +40,37 @@ describe('journal', () => {
     const { journal, text } = await setup();
     const line = '{"name":"Zoë ☃"}';
     const seen = await new Promise<string>((resolve) => journal.append(line, () => resolve(text())));
-    expect(seen).toBe(`${crc32(line).toString(16).padStart(8, '0')} ${line}\n`);
+    expect(seen).toBe(sealed(line));
+  });
+
+  it('is a file of JSON lines that others read as it is, the checksum being the last member of each', async () => {
+    const { append, journal, text } = await setup();
+    const parts: [string, string][] = [
+      ['{"a":1', ',"node":"n","seq":1}'],
+      ['{"a":{"crc":"0"}', ',"b":[]}'],
+    ];
+    await append('{"crc":"mine"}');
+    for (const [line, tail] of parts) await new Promise<void>((resolve) => journal.append(line, resolve, tail));
+    const read = text()
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    expect(read).toEqual([
+      { crc: expect.stringMatching(/^[0-9a-f]{8}$/) },
+      { a: 1, node: 'n', seq: 1, crc: expect.stringMatching(/^[0-9a-f]{8}$/) },
+      { a: { crc: '0' }, b: [], crc: expect.stringMatching(/^[0-9a-f]{8}$/) },
+    ]);
+    expect(read.map((record) => Object.keys(record).at(-1))).toEqual(['crc', 'crc', 'crc']);
+    expect(text()).toBe(['{"crc":"mine"}', ...parts.map((part) => part.join(''))].map(sealed).join(''));
+  });
+
+  it('takes objects with members alone', async () => {
+    const { journal, text } = await setup();
+    for (const line of ['{}', '[]', '"text"', '7', '', '{"a":1'])
+      expect(() => journal.append(line, () => undefined), line).toThrow(TypeError);
+    expect(() => journal.append('{"a":1', () => undefined, ',"b":2')).toThrow(TypeError);
+    journal.flush();
+    expect(text()).toBe('');
   });
 
   it('writes all records of one event-loop turn with one system call, and runs their callbacks in order', async () => {
@@ -58,24 +93,20 @@ describe('journal', () => {
       throw new Error('bad callback');
     });
     await append('{"i":2}');
-    expect(text()).toContain('{"i":2}');
+    expect(text()).toContain(sealed('{"i":2}'));
   });
 
   it('takes records of any size, also larger than its buffer, and refuses a line break', async () => {
     const { append, text, journal } = await setup();
-    const large = JSON.stringify('ü'.repeat(3_000_000));
+    const large = JSON.stringify({ text: 'ü'.repeat(3_000_000) });
     await Promise.all([append('{"i":1}'), append(large), append('{"i":2}')]);
-    expect(
-      text()
-        .split('\n')
-        .map((line) => line.slice(9)),
-    ).toEqual(['{"i":1}', large, '{"i":2}', '']);
+    expect(text()).toBe(['{"i":1}', large, '{"i":2}'].map(sealed).join(''));
     expect(() => journal.append('{\n}', () => undefined)).toThrow(TypeError);
   });
 
   it('starts a new segment at every start and at its size, and keeps its name', async () => {
     const { dir, journal, append, segments } = await setup({ segmentBytes: 1_000 });
-    for (let i = 0; i < 5; i++) await append(JSON.stringify('x'.repeat(400)));
+    for (let i = 0; i < 5; i++) await append(JSON.stringify({ x: 'x'.repeat(400) }));
     expect(segments()).toHaveLength(3);
     for (const name of segments()) expect(statSync(join(dir, name)).size).toBeLessThanOrEqual(1_000);
     await journal.close();
@@ -87,7 +118,7 @@ describe('journal', () => {
 
   it('keeps its files from other users', async () => {
     const { dir, append, segments } = await setup({ dir: join(folder(), 'made') });
-    await append('{}');
+    await append('{"i":1}');
     expect(statSync(dir).mode & 0o777).toBe(0o700);
     for (const name of segments()) expect(statSync(join(dir, name)).mode & 0o777).toBe(0o600);
   });
@@ -100,16 +131,16 @@ describe('journal', () => {
       fs.fdatasync(fd, done);
     }) as typeof fs.fdatasync;
     const { journal, append } = await setup({ clock, io: io({ fdatasync }) });
-    await append('{}');
+    await append('{"i":1}');
     await clock.advance(49);
     expect(syncs).toBe(0);
     await clock.advance(1);
     await vi.waitFor(() => expect(syncs).toBe(1), { timeout: 15_000 });
     await journal.sync();
-    await append(JSON.stringify('x'.repeat(300_000)));
+    await append(JSON.stringify({ x: 'x'.repeat(300_000) }));
     await journal.sync();
     expect(syncs).toBe(2);
-    journal.append('{}', () => undefined);
+    journal.append('{"i":1}', () => undefined);
     await journal.sync();
     expect(syncs).toBe(3);
   });
@@ -135,11 +166,8 @@ describe('journal', () => {
       await clock.advance(1_000);
       expect(journal).toMatchObject({ failing: false, held: 0, dropped: 0 });
       await append('{"i":"after"}');
-      expect(
-        text()
-          .split('\n')
-          .map((line) => line.slice(9)),
-      ).toEqual(['{"i":"before"}', '{"i":"held 1"}', '{"i":"held 2"}', '{"i":"held 3"}', '{"i":"after"}', '']);
+      const ids = ['before', 'held 1', 'held 2', 'held 3', 'after'];
+      expect(text()).toBe(ids.map((i) => sealed(JSON.stringify({ i }))).join(''));
       expect(journal.depth()).toBe(Buffer.byteLength(text()));
     });
 
@@ -173,7 +201,7 @@ describe('journal', () => {
       return fs.writeSync(...args);
     }) as typeof fs.writeSync;
     const log = { ...silentLog, error: (message: string, fields?: unknown) => errors.push([message, fields]) };
-    const { journal, append } = await setup({ clock: new TestClock(), holdBytes: 60, log, io: io({ writeSync }) });
+    const { journal, append } = await setup({ clock: new TestClock(), holdBytes: 90, log, io: io({ writeSync }) });
     broken = true;
     for (const i of [1, 2, 3, 4]) await append(`{"i":"a record ${i}"}`);
     expect(journal).toMatchObject({ held: 2, dropped: 2 });
@@ -194,7 +222,7 @@ describe('journal', () => {
     expect(journal.held).toBe(1);
     full = false;
     await journal.close();
-    expect([journal.dropped, text()]).toEqual([0, expect.stringContaining('{"i":1}')]);
+    expect([journal.dropped, text()]).toEqual([0, sealed('{"i":1}')]);
   });
 
   it('goes to a new segment when a half-written group cannot be taken back', async () => {
@@ -221,7 +249,7 @@ describe('journal', () => {
     expect(journal.segments().map((segment) => segment.live)).toEqual([false, true]);
     expect(journal.segments()[0]?.size).toBe(0);
     const kept = readFileSync(join(dir, segments()[1] ?? ''), 'utf8');
-    expect(kept.split('\n').map((line) => line.slice(9))).toEqual(['{"i":"late"}', '{"i":"kept"}', '']);
+    expect(kept).toBe(sealed('{"i":"late"}') + sealed('{"i":"kept"}'));
   });
 
   it('starts on a full disk and begins to write when there is room', async () => {
@@ -237,7 +265,7 @@ describe('journal', () => {
     await clock.advance(100);
     await append('{"i":2}');
     expect(journal.dropped).toBe(0);
-    expect(text()).toMatch(/\{"i":1\}\n.*\{"i":2\}\n/);
+    expect(text()).toBe(sealed('{"i":1}') + sealed('{"i":2}'));
   });
 
   it('writes to a new segment after a failed fdatasync', async () => {
@@ -257,7 +285,8 @@ describe('journal', () => {
 
   it('drops and counts records above its bound, and takes them again once the reader has caught up', async () => {
     const { journal, append } = await setup({ maxBytes: 2_000 });
-    const line = JSON.stringify('x'.repeat(488));
+    // 500 bytes on disk.
+    const line = JSON.stringify({ x: 'x'.repeat(474) });
     for (let i = 0; i < 6; i++) await append(line);
     expect(journal.dropped).toBe(2);
     expect(journal.depth()).toBeLessThanOrEqual(2_000);
@@ -272,7 +301,8 @@ describe('journal', () => {
 
   it('takes records again only when a tenth of its bound is free, so that it does not stop and start at each record', async () => {
     const { journal, append } = await setup({ maxBytes: 10_000 });
-    const line = JSON.stringify('x'.repeat(488));
+    // 500 bytes on disk.
+    const line = JSON.stringify({ x: 'x'.repeat(474) });
     while (!journal.failing) await append(line);
     const full = journal.depth();
     const { segment } = journal.tail();
@@ -288,7 +318,7 @@ describe('journal', () => {
     const queued = append('{"i":1}');
     await journal.close();
     await queued;
-    expect(text()).toContain('{"i":1}');
+    expect(text()).toContain(sealed('{"i":1}'));
     await append('{"i":2}');
     expect(journal.dropped).toBe(1);
     await journal.close();

@@ -1,13 +1,13 @@
 import * as nodeFs from 'node:fs';
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { crc32 } from 'node:zlib';
 import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { JournalPosition } from '../ports.ts';
 import { isDiskFull, readOrCreate, syncDirectory } from './files.ts';
+import { SEAL_BYTES, sealLine } from './journal-line.ts';
 
 /** The system calls of the write path; tests hand in ones that fail. */
 export type JournalIo = Pick<typeof nodeFs, 'openSync' | 'writeSync' | 'ftruncateSync' | 'fdatasync' | 'close'>;
@@ -40,8 +40,8 @@ export interface SegmentInfo {
  * Append-only files before the log store. A record whose `done` has run survives the death of the process at once
  * (it is in the kernel's page cache) and a power cut after at most `syncEveryMs` (`fdatasync`).
  *
- * One line per record: CRC32 of the JSON as 8 lower-case hexadecimal digits, a space, the JSON, a line feed. Every start
- * begins a new segment, so a line torn by a kill stands only at the end of a segment nobody writes to any more.
+ * One line per record, with its checksum as last member (`journal-line.ts`): a segment is a file of NDJSON. Every start begins a new
+ * segment, so a line torn by a kill is only at the end of a segment that is not written to any more.
  */
 export interface Journal extends Closable {
   /** Stable over restarts: the key of the reader's position in the sink. */
@@ -56,8 +56,9 @@ export interface Journal extends Closable {
    */
   readonly failing: boolean;
   /**
-   * Queues `line` (JSON without line breaks; anything else throws TypeError). All lines of one event-loop turn become
-   * one `write`; then every `done` runs, also those of held and dropped records. Never throws for reasons of the disk.
+   * Queues a JSON object, which is `line` and `tail` one behind the other. It has at least one member, and no line breaks; anything
+   * else throws TypeError. All lines of one event-loop turn become one `write`; then every `done` runs, also those of held and
+   * dropped records. Never throws for reasons of the disk.
    */
   append(line: string, done: () => void, tail?: string): void;
   /** Bytes that are not in the sink yet. */
@@ -86,7 +87,6 @@ interface Segment {
 
 /** `<number>.journal`, so names sort in the order of writing. */
 const SEGMENT = /^(\d{12})\.journal$/;
-const HEADER = 9;
 const GROUP_BYTES = 1 << 20;
 const SYNC_BYTES = 256 << 10;
 /** After a failed write the disk is tried again no sooner than this, */
@@ -96,9 +96,8 @@ const PROBE_MS = 1_000;
 /** Part of `maxBytes` that may still wait when records are taken again. */
 const ROOM = 0.9;
 const PROBE = Buffer.alloc(64 << 10);
-const HEX = Buffer.from('0123456789abcdef', 'latin1');
-const SPACE = 0x20;
-const LINE_FEED = 0x0a;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
 
 class DiskJournal implements Journal {
   readonly name: string;
@@ -177,6 +176,9 @@ class DiskJournal implements Journal {
 
   append(line: string, done: () => void, tail = ''): void {
     if (line.includes('\n') || tail.includes('\n')) throw new TypeError('a journal line must not contain a line break');
+    const text = tail === '' ? line : tail;
+    if (line.charCodeAt(0) !== OPEN_BRACE || text.charCodeAt(text.length - 1) !== CLOSE_BRACE || line === '{}')
+      throw new TypeError('a journal line must be a JSON object with members');
     this.#done.push(done);
     if (!this.#scheduled) {
       this.#scheduled = true;
@@ -187,28 +189,20 @@ class DiskJournal implements Journal {
       return;
     }
     // UTF-8 needs at most three bytes per UTF-16 unit.
-    const room = HEADER + (line.length + tail.length) * 3 + 1;
+    const room = (line.length + tail.length) * 3 + SEAL_BYTES;
     if (this.#used + room > this.#buffer.length) this.#makeRoom(room);
     const buffer = this.#buffer;
     const start = this.#used;
-    const body = start + HEADER;
-    let end = body + buffer.write(line, body);
+    let end = start + buffer.write(line, start);
     if (tail !== '') end += buffer.write(tail, end);
-    const bytes = end + 1 - start;
+    const bytes = end + SEAL_BYTES - start;
     if (this.#depth + bytes > this.#maxBytes) {
       if (!this.#full) this.#log.warn('journal is full, records are dropped', { bytes: this.#depth });
       this.#full = true;
       this.#dropped++;
       return;
     }
-    let crc = crc32(buffer.subarray(body, end));
-    for (let at = start + 7; at >= start; at--) {
-      buffer[at] = HEX[crc & 15] ?? 0;
-      crc >>>= 4;
-    }
-    buffer[start + 8] = SPACE;
-    buffer[end] = LINE_FEED;
-    this.#used = end + 1;
+    this.#used = sealLine(buffer, start, end);
     this.#queued++;
     this.#depth += bytes;
   }

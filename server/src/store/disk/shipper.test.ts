@@ -1,6 +1,7 @@
 import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { RecordingSink } from '../../../test/support/log-sink.ts';
@@ -45,6 +46,9 @@ async function setup(options: { dir?: string; sink?: RecordingSink } & Partial<J
 }
 
 const numbered = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => `{"i":${from + i}}`);
+const checksum = (text: string) => crc32(text).toString(16).padStart(8, '0');
+const oldLine = (line: string) => `${checksum(line)} ${line}\n`;
+const newLine = (line: string) => `${line.slice(0, -1)},"crc":"${checksum(line.slice(0, -1))}"}\n`;
 const last = (names: string[]) => names.at(-1) ?? '';
 
 describe('shipper', () => {
@@ -219,7 +223,17 @@ describe('shipper', () => {
   });
 
   it('skips and counts a line torn at the end of a dead segment', async () => {
-    for (const torn of ['1234', '00000000 {"i":99', 'deadbeef {"i":99}\n', '\0\0\0\0']) {
+    for (const torn of [
+      '1234',
+      '00000000 {"i":99',
+      'deadbeef {"i":99}\n',
+      '\0\0\0\0',
+      '{"i":99,"crc":"',
+      '{"i":99}\n',
+      '{"i":99,"crc":"deadbeef"}\n',
+      '{"crc":"00000000"}\n',
+      '{"i":99,"crc":"00000000"}}\n',
+    ]) {
       const dir = folder();
       const sink = new RecordingSink();
       const first = await setup({ dir, sink });
@@ -234,6 +248,24 @@ describe('shipper', () => {
       await vi.waitFor(() => expect(second.segments()).toHaveLength(1), { timeout: 15_000 });
       expect(second.journal.depth()).toBe(0);
     }
+  });
+
+  it('ships what an earlier version left, which had the checksum in front, and what was appended after it', async () => {
+    const dir = folder();
+    writeFileSync(join(dir, '000000000001.journal'), numbered(0, 300).map(oldLine).join(''));
+    // As after a downgrade and another upgrade: both forms in one segment.
+    const mixed = [
+      oldLine('{"i":300}'),
+      newLine('{"i":301}'),
+      oldLine('{"text":"Zoë"}'),
+      oldLine('{"a":1}').slice(0, 12),
+    ];
+    writeFileSync(join(dir, '000000000002.journal'), mixed.join(''));
+    const { sink, append, shipper } = await setup({ dir, batch: 100 });
+    await append('{"i":302}');
+    await shipper.drain();
+    expect(sink.lines).toEqual([...numbered(0, 302), '{"text":"Zoë"}', '{"i":302}']);
+    expect(shipper.stats).toMatchObject({ torn: 1, corrupt: 0 });
   });
 
   it('skips, counts and reports a line damaged in the middle, and ships the others', async () => {
@@ -267,7 +299,7 @@ describe('shipper', () => {
         fc.nat({ max: 40 }),
         fc.uint8Array({ maxLength: 20 }),
         async (values, flips, cut, extra) => {
-          const lines = values.map((value, i) => `[${i},${value}]`);
+          const lines = values.map((value, i) => `{"i":${i},"value":${value}}`);
           const dir = mkdtempSync(join(tmpdir(), 'sluice-shipper-'));
           try {
             const journal = await openJournal({ dir, clock: systemClock, log: silentLog });
@@ -288,7 +320,7 @@ describe('shipper', () => {
             // A damaged line is never shipped: what arrives is a subsequence of what was written, and whole lines survive.
             const kept = damaged.toString('latin1').split('\n').slice(0, -1);
             const intact = whole.filter((line) => kept.includes(Buffer.from(line).toString('latin1')));
-            expect(sink.lines).toEqual(intact.map((line) => line.slice(9)));
+            expect(sink.lines).toEqual(intact.map((line) => line.replace(/,"crc":"[0-9a-f]{8}"\}$/, '}')));
           } finally {
             rmSync(dir, { recursive: true, force: true });
           }
@@ -300,7 +332,7 @@ describe('shipper', () => {
 
   it('ships records larger than its buffer', async () => {
     const { append, shipper, sink } = await setup();
-    const large = JSON.stringify('☃'.repeat(2_000_000));
+    const large = JSON.stringify({ text: '☃'.repeat(2_000_000) });
     await append('{"i":0}', large, '{"i":1}');
     await shipper.drain();
     expect(sink.lines).toEqual(['{"i":0}', large, '{"i":1}']);

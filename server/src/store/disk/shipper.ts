@@ -1,7 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { crc32 } from 'node:zlib';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
@@ -9,6 +8,7 @@ import type { Log } from '../../kernel/log.ts';
 import type { JournalPosition, LogSink } from '../ports.ts';
 import { errorCode } from './files.ts';
 import type { Journal, SegmentInfo } from './journal.ts';
+import { copyRecord } from './journal-line.ts';
 
 export type ShipTarget = Pick<LogSink, 'insert' | 'position' | 'settle'>;
 
@@ -50,9 +50,7 @@ export interface Shipper extends Closable {
 }
 
 const CHUNK = 1 << 20;
-const HEADER = 9;
 const LINE_FEED = 0x0a;
-const SPACE = 0x20;
 /** Lines checked before other work gets its turn: about a quarter of a millisecond. */
 const SLICE = 250;
 const BACKOFF_MS = 100;
@@ -64,7 +62,7 @@ interface Batch {
   readonly segment: string;
   /** Where the first line begins. */
   readonly start: number;
-  /** The lines without their journal headers, each with its line feed. */
+  /** The records without their checksums, each with a line feed. */
   readonly bytes: Buffer;
   /** End of each line in `bytes`, and in its segment. */
   readonly cuts: readonly number[];
@@ -75,24 +73,6 @@ interface Waiter {
   readonly target: JournalPosition;
   readonly resolve: () => void;
   readonly reject: (error: Error) => void;
-}
-
-/** Value of 8 lower-case hexadecimal digits at `at`, or -1. */
-function readHex(buffer: Buffer, at: number): number {
-  let value = 0;
-  for (let i = at; i < at + 8; i++) {
-    const byte = buffer[i] ?? 0;
-    const digit = byte >= 0x30 && byte <= 0x39 ? byte - 0x30 : byte >= 0x61 && byte <= 0x66 ? byte - 0x57 : -1;
-    if (digit < 0) return -1;
-    value = value * 16 + digit;
-  }
-  return value;
-}
-
-/** Whether the line in `[start, end)` is what was written. */
-function isWhole(buffer: Buffer, start: number, end: number): boolean {
-  if (end - start <= HEADER || buffer[start + 8] !== SPACE) return false;
-  return crc32(buffer.subarray(start + HEADER, end)) === readHex(buffer, start);
 }
 
 /** Whether the store is at fault and not a record: on a full disk it may take the position alone, and no record. */
@@ -302,8 +282,9 @@ class JournalShipper implements Shipper {
       if (feed < 0 || feed >= bytesRead) break;
       const start = at;
       at = feed + 1;
-      if (isWhole(buffer, start, feed)) {
-        used += buffer.copy(bytes, used, start + HEADER, at);
+      const copied = copyRecord(buffer, start, feed, bytes, used);
+      if (copied >= 0) {
+        used = copied;
         cuts.push(used);
         ends.push(from + at);
       } else if (!segment.live && from + at === segment.size) {
