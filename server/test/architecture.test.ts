@@ -550,6 +550,7 @@ describe('what others wrote is weighed before it is parsed', () => {
     'store/s3/identity.ts': 'what the platform under the server answers',
     'store/sql/logs.ts': OWN,
     'store/sqlite/log-insert.ts': OWN,
+    'telemetry/log-columns.ts': OWN,
     'telemetry/logger.ts': OWN,
     'training/dry-run.ts': OWN,
     'training/managed/batch-files.ts': OWN,
@@ -580,6 +581,10 @@ describe('what files give to others', () => {
     'telemetry/buckets.ts bucketsOf',
     'telemetry/buckets.ts fillBuckets',
     'telemetry/buckets.ts isZone',
+    'telemetry/log-columns.ts METADATA_COLUMNS',
+    'telemetry/log-columns.ts logColumn',
+    'telemetry/log-columns.ts recordOfRow',
+    'telemetry/log-columns.ts rowOf',
     'training/datasets/index.ts countDataset',
   ];
 
