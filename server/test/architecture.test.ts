@@ -584,7 +584,6 @@ describe('what files give to others', () => {
     'telemetry/log-columns.ts METADATA_COLUMNS',
     'telemetry/log-columns.ts logColumn',
     'telemetry/log-columns.ts recordOfRow',
-    'telemetry/log-columns.ts rowOf',
     'training/datasets/index.ts countDataset',
   ];
 
