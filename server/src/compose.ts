@@ -50,8 +50,13 @@ export interface Running extends Stop {
   readonly shares: readonly FairShares[];
 }
 
-/** What tests put in the place of the data plane's own, and where lines of the access log go: nowhere when absent. */
-export type Given = GivenServices & { readonly writeAccess?: (lines: string) => void };
+/** What tests put in the place of the data plane's own, and what the process around it wants. */
+export type Given = GivenServices & {
+  /** Where lines of the access log go: nowhere when absent. */
+  readonly writeAccess?: (lines: string) => void;
+  /** Called once when all is open, just before the first request can come. */
+  readonly beforeListening?: () => void;
+};
 
 const ALONE: WorkerRole = { index: 1, shared: null };
 
@@ -64,8 +69,8 @@ export async function compose(
 ): Promise<Running> {
   const lifecycle = new Lifecycle();
   try {
-    const { writeAccess, ...services } = given;
-    return await open(await commonOf(config, log, lifecycle, worker, writeAccess), services);
+    const { writeAccess, beforeListening, ...services } = given;
+    return await open(await commonOf(config, log, lifecycle, worker, writeAccess), services, beforeListening);
   } catch (error) {
     await lifecycle
       .close()
@@ -89,7 +94,7 @@ async function commonOf(
   return { config, log, notes: createNotes(log, clock), clock, lifecycle, worker, version, accessLog };
 }
 
-async function open(common: Common, given: GivenServices): Promise<Running> {
+async function open(common: Common, given: GivenServices, beforeListening: Given['beforeListening']): Promise<Running> {
   const { config, log, notes, clock, lifecycle, worker } = common;
   const { roles } = config;
   const stores = await openStores(common);
@@ -125,6 +130,7 @@ async function open(common: Common, given: GivenServices): Promise<Running> {
 
   // The price list takes 45 ms to load: better now than while requests wait.
   pricer.warm();
+  beforeListening?.();
   await front.listen(config.host, config.port);
   const console = roles.has('admin') && isConsoleBuilt();
   const { dataDir, blockInlineConfig } = config;

@@ -6,7 +6,9 @@ import { workerShared } from '../store/ipc/ipc.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { bannerText } from './banner.ts';
 import { LINKS_GO_NOWHERE, linksGoNowhere } from './links.ts';
+import { loadInParts } from './load-in-parts.ts';
 import type { Output } from './output.ts';
+import { releaseMemory } from './release-memory.ts';
 import { noteAddress } from './server-address.ts';
 import { isWorker, primaryChannel, runPrimary } from './workers.ts';
 
@@ -22,11 +24,13 @@ export async function serve(config: Config, output: Output): Promise<void> {
   if (!isWorker()) for (const line of unknownVariables()) log.warn(line);
   if (config.workers > 1 && !isWorker()) return runPrimary(config, log);
   // Not above: the primary process serves nothing, and holds no code of what does.
+  await loadInParts();
   const { compose } = await import('../compose.ts');
   const index = workerIndex();
   const shared = isWorker() ? workerShared(primaryChannel(), systemClock.after) : null;
   const writeAccess = (lines: string) => output.out(lines);
-  const running = await compose(config, log, { index, shared }, { writeAccess }).catch((error: unknown) => {
+  const given = { writeAccess, beforeListening: releaseMemory };
+  const running = await compose(config, log, { index, shared }, given).catch((error: unknown) => {
     throw listenProblem(error, config) ?? error;
   });
   // Before the banner: its reader may send a signal at once.

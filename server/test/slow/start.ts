@@ -1,6 +1,6 @@
 /**
  * From the start of the process to the first `ready`, with many keys in the store, and what an idle server holds:
- * `npm run test:start -- [--keys 100000] [--rounds 5] [--store sqlite|postgres] [--warm 1500] [--cold 3000] [--idle 30] [--memory 195] [--speeds shown]`.
+ * `npm run test:start -- [--keys 100000] [--rounds 5] [--store sqlite|postgres] [--warm 1500] [--cold 3000] [--idle 30] [--memory 150] [--speeds shown]`.
  *
  * Real server processes, SQLite and a real PostgreSQL, to which the server connects as an account that owns the tables
  * and nothing more. Starts are judged by the processor time of all their threads (milliseconds), which other work of the
@@ -31,7 +31,7 @@ const { values } = parseArgs({
     warm: { type: 'string', default: '1500' },
     cold: { type: 'string', default: '3000' },
     idle: { type: 'string', default: '30' },
-    memory: { type: 'string', default: '195' },
+    memory: { type: 'string', default: '150' },
     speeds: { type: 'string', default: 'judged' },
   },
 });

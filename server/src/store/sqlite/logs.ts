@@ -39,6 +39,8 @@ export async function openSqliteLogs({ file, log, clock = systemClock }: SqliteL
 
 /** A thread that nothing is asked of for so long ends. To start it again costs tens of milliseconds, on its own. */
 const REST_MS = 5_000;
+/** The same after a start, which asks for the position of a journal and no more. */
+const FIRST_REST_MS = 1_000;
 
 class SqliteLogs implements LogSink {
   readonly #file: string;
@@ -60,7 +62,7 @@ class SqliteLogs implements LogSink {
       secureDelete: false,
       checkpointPages: 2_000,
     } as const;
-    const rest = { clock, afterMs: REST_MS };
+    const rest = { clock, afterMs: REST_MS, firstMs: FIRST_REST_MS };
     this.#file = file;
     this.#writer = new SqliteThread({ file, connections: [{ ...shared, readOnly: false }] }, log, rest);
     this.#reader = new SqliteThread({ file, connections: [{ ...shared, readOnly: true }] }, log, rest);

@@ -41,6 +41,20 @@ it('a thread that nothing is asked of ends, and the next request starts another'
   await thread.close();
 });
 
+it('the thread of a start ends sooner than those that traffic starts', async () => {
+  const rest = { clock, afterMs: 5_000, firstMs: 1_000 };
+  const thread = new SqliteThread({ file, connections: [CONNECTION] }, silentLog, rest);
+  await thread.open();
+  await clock.advance(2_000);
+  expect(thread.resting).toBe(true);
+  await thread.query(0, 'SELECT 1', []);
+  await clock.advance(4_900);
+  expect(thread.resting).toBe(false);
+  await clock.advance(5_100);
+  expect(thread.resting).toBe(true);
+  await thread.close();
+});
+
 it('a thread that is asked again and again keeps running, as does one without a rest', async () => {
   const thread = new SqliteThread({ file, connections: [CONNECTION] }, silentLog, { clock, afterMs: 1_000 });
   const restless = new SqliteThread({ file, connections: [CONNECTION] }, silentLog);

@@ -45,6 +45,8 @@ export interface Rest {
   readonly clock: Clock;
   /** Milliseconds without a request; it ends within twice that time. */
   readonly afterMs: number;
+  /** The same for the first worker, where it shall end sooner: a start asks little, and nothing more until there is traffic. */
+  readonly firstMs?: number;
 }
 
 /** One life of the worker. A transaction belongs to one; after a crash the next statement must not run in another. */
@@ -188,8 +190,8 @@ export class SqliteThread implements Closable {
     });
     this.#worker = worker;
     this.#rests = false;
-    this.#restLater();
     this.#life = { number: this.#life.number + 1 };
+    this.#restLater();
     let crash: Error | null = null;
     this.#opened = new Promise((resolve, reject) => {
       worker.on('message', (message: readonly Answer[] | Opened) => {
@@ -227,12 +229,13 @@ export class SqliteThread implements Closable {
     const rest = this.#rest;
     if (rest === null) return;
     this.#used = true;
+    const afterMs = this.#life.number === 1 ? (rest.firstMs ?? rest.afterMs) : rest.afterMs;
     const look = () => {
       const worker = this.#worker;
       if (worker === null || this.#closing) return;
       if (this.#used || this.#pending.size > 0) {
         this.#used = false;
-        this.#cancelRest = rest.clock.after(rest.afterMs, look);
+        this.#cancelRest = rest.clock.after(afterMs, look);
         return;
       }
       this.#leaving = new Promise((resolve) => worker.once('exit', () => resolve()));
@@ -240,7 +243,7 @@ export class SqliteThread implements Closable {
       this.#worker = null;
       this.#rests = true;
     };
-    this.#cancelRest = rest.clock.after(rest.afterMs, look);
+    this.#cancelRest = rest.clock.after(afterMs, look);
   }
 
   #answered(answer: Answer): void {
