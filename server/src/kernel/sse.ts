@@ -51,6 +51,11 @@ export class SseSplitter {
     this.#memory = memory;
   }
 
+  /** What has come of an event whose end has not, from its beginning; null for less than `bytes`. Valid until the next `push`. */
+  held(bytes: number): Buffer | null {
+    return this.#held === null || this.#heldBytes < bytes ? null : this.#held.subarray(0, this.#heldBytes);
+  }
+
   /** Gives back the memory of the events that `push` gave last: nothing reads them any more but what keeps it. */
   release(): void {
     for (const event of this.#given) this.#memory?.giveBack(event);

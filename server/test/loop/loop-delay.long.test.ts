@@ -50,6 +50,7 @@ const WORST: Readonly<Record<string, (bytes: number) => string>> = {
 const TEXTS: Readonly<Record<string, (bytes: number) => string>> = {
   'one long text': (bytes) => `"x":"${'a'.repeat(bytes)}"`,
   'a text of escapes': (bytes) => `"x":"${'\\n'.repeat(bytes / 2)}"`,
+  'a text of quotes': (bytes) => `"x":"${'\\"'.repeat(bytes / 2)}"`,
   'a text of other scripts': (bytes) => `"x":"${'é€'.repeat(bytes / 5)}"`,
 };
 const withMembers = (text: string, members: string): string => `${text.slice(0, -1)},${members}}`;

@@ -1,27 +1,27 @@
 /** The events of one stream as its caller gets them: as they came, or converted, and looked at on the way. */
 import { borrowBuffer, returnBuffer } from '../../http/buffer-pool.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
+import type { JsonObject } from '../../kernel/json.ts';
 import { isTooHeavy } from '../../kernel/json-exact.ts';
 import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
-import { isTerminal, TerminalTracker } from '../../operations/dialects/stream.ts';
+import { LOOKED_BYTES, TerminalTracker } from '../../operations/dialects/stream.ts';
 import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
 import { AwsFrames } from '../../providers/aws/frames.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Framing } from '../../providers/provider.ts';
 import type { Uses } from '../exchange.ts';
 import type { Target } from '../target.ts';
+import { LargeEvents } from './large-events.ts';
 import type { Meter } from './meter.ts';
 import { answerTouches, bytesIn, EVENT_WEIGHT, isSilent, modelIn, parsed } from './response-inspection.ts';
 import { tooMuch } from './unary-response.ts';
-import { findUsage, passesGeneration, usageNearEnd } from './usage-extraction.ts';
+import { findUsage, passesGeneration, USAGE, usageAt, usageNearEnd } from './usage-extraction.ts';
 
 /** What this file uses of an exchange. */
 type Used = Uses<'attempt' | 'outcome' | 'request'>;
 
-// Also the beginning of Gemini's `usageMetadata`.
-const USAGE = Buffer.from('"usage');
-/** Larger events, such as those with pictures, are not parsed for their counts alone, which are at their end. */
+/** Larger events, such as those with pictures, are not parsed for their counts alone. */
 const PARSED_BYTES = 1024 * 1024;
 /** Shorter events say nothing: tens of thousands of them may come at once. */
 const LEAST_BYTES = 8;
@@ -43,6 +43,7 @@ export class EventReader {
   readonly #stripUsage: boolean;
   readonly #splitter: SseSplitter | AwsFrames;
   readonly #tracker: TerminalTracker;
+  readonly #large: LargeEvents;
   readonly #transform: StreamTransform | null;
   /** Texts without which the provider's own transform changes nothing; null when it must always run. */
   #touches: readonly Buffer[] | null;
@@ -74,6 +75,7 @@ export class EventReader {
     this.#transform = bound.stream?.(parts.context) ?? null;
     this.#touches = answerTouches(bound);
     this.#tracker = new TerminalTracker(x.request.operation.dialect);
+    this.#large = new LargeEvents(x.request.operation.dialect);
     this.#inspect = this.#inspects();
     this.#endsByError = !x.request.operation.wire.isOpen || passesGeneration(x.request);
   }
@@ -98,6 +100,7 @@ export class EventReader {
     const out: Buffer[] = [];
     this.#made = [];
     const events = this.#splitter.push(chunk);
+    this.#large.see(events, this.#splitter.held(LOOKED_BYTES), chunk.length);
     // One search for all of them, but for the first, which may have begun before.
     this.#mayTellUsage = events.length < MANY || chunk.indexOf(USAGE) !== -1;
     for (const event of events) {
@@ -138,8 +141,7 @@ export class EventReader {
     for (let i = 0; i < events.length; i++) {
       const event = events[i];
       if (event === undefined || event.length < LEAST_BYTES) continue;
-      this.#tracker.see(event);
-      if (isTerminal(this.#x.request.operation.dialect, event) || this.failed) return i;
+      if (this.#tracker.see(event, this.#large.of(event)) || this.failed) return i;
     }
     return events.length;
   }
@@ -189,7 +191,7 @@ export class EventReader {
     const large = event.length > PARSED_BYTES;
     if (large || ((this.#mayTellUsage || out.length === 0) && event.indexOf(USAGE) !== -1)) {
       const body = large ? null : parsed(parseEvent(event));
-      const usage = large ? usageNearEnd(event) : body && findUsage(body, this.#bound.binding.usagePath);
+      const usage = large ? this.#usageOf(event) : body && findUsage(body, this.#bound.binding.usagePath);
       if (usage !== null) {
         this.#meter.see(usage);
         if (this.#stripUsage && Array.isArray(body?.choices) && body.choices.length === 0) return;
@@ -209,13 +211,20 @@ export class EventReader {
     const large = bytes.length > PARSED_BYTES;
     if (large || bytes.indexOf(USAGE) !== -1) {
       const body = large ? null : parsed(event);
-      const usage = large ? usageNearEnd(bytes) : body && findUsage(body, this.#bound.binding.usagePath);
+      const usage = large ? this.#usageOf(bytes) : body && findUsage(body, this.#bound.binding.usagePath);
       if (usage !== null) this.#meter.see(usage);
     }
     if (this.#x.outcome.modelAnswered === null)
       this.#x.outcome.modelAnswered = modelIn(bytes, this.#bound.binding.modelKey);
     this.#x.attempt.creation?.event(bytes);
     transform.event(event, (made) => out.push(this.#bytesOf(formatEvent(made))));
+  }
+
+  /** The last usage in a large event. */
+  #usageOf(event: Buffer): JsonObject | null {
+    const known = this.#large.of(event);
+    if (known === null) return usageNearEnd(event);
+    return known.usageAt === -1 ? null : usageAt(event, known.usageAt);
   }
 
   /** A large event is written to memory that is used again. */

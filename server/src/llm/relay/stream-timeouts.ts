@@ -95,7 +95,8 @@ export class StreamWatch {
         alive ||= !isSilent(event) && !(event.length < PING_BYTES && event.includes(PING));
         continue;
       }
-      // It is not read to learn whether it says something: a picture of 7 MB holds the event loop for 20 ms.
+      // It is not read to learn whether it says something: a picture of 7 MB holds the event loop for 20 ms. An error in it was
+      // found by its bytes (`large-events.ts`), before this is asked.
       const large = this.#known && event.length > READ_BYTES;
       if (large && !looksWhole(event)) throw malformed();
       const body = large ? LARGE : this.#known ? this.#bodyOf(event) : isSilent(event) ? null : NOTHING_KNOWN;

@@ -8,7 +8,10 @@ const WITHOUT_ERROR = FACTS.slice(0, -1);
 /** Answers of known providers are not attackers' bodies: only the shape of the scan matters, not its small limits. */
 const LIMITS = { depth: 512, keys: 200_000, number: 4096, weight: 800_000 };
 const MAX_USAGE_BYTES = 64 * 1024;
-const USAGE_KEY = Buffer.from('"usage"');
+/** Begins the name of a usage: `usage`, or Gemini's `usageMetadata`. */
+export const USAGE = Buffer.from('"usage');
+const REST_OF_NAME = Buffer.from('Metadata"');
+const isSpace = (byte: number | undefined): boolean => byte === 32 || byte === 9 || byte === 10 || byte === 13;
 
 export interface AnswerFacts {
   readonly usage: JsonObject | null;
@@ -58,12 +61,29 @@ function objectAt(body: Buffer, start: number, end: number): JsonObject | null {
 
 /** The last `"usage": {…}` before the end of a long answer, or of a large event. */
 export function usageNearEnd(body: Buffer): JsonObject | null {
-  const tail = Math.max(0, body.length - MAX_USAGE_BYTES);
-  const near = body.subarray(tail).lastIndexOf(USAGE_KEY);
-  const at = near === -1 ? -1 : tail + near;
-  if (at === -1) return null;
-  const open = body.indexOf(123, at);
-  if (open === -1) return null;
+  const tail = body.subarray(-MAX_USAGE_BYTES);
+  for (let at = tail.lastIndexOf(USAGE); at !== -1; at = at === 0 ? -1 : tail.lastIndexOf(USAGE, at - 1)) {
+    const open = usageOpensAt(tail, at);
+    if (open !== -1) return usageAt(tail, open);
+  }
+  return null;
+}
+
+/** Where the object of a usage begins whose name may begin at `at`; -1 where it is none, or has not come yet. */
+export function usageOpensAt(body: Buffer, at: number): number {
+  let i = at + USAGE.length;
+  if (body[i] === 34) i++;
+  else if (body.compare(REST_OF_NAME, 0, REST_OF_NAME.length, i, Math.min(body.length, i + REST_OF_NAME.length)) === 0)
+    i += REST_OF_NAME.length;
+  else return -1;
+  while (isSpace(body[i])) i++;
+  if (body[i++] !== 58) return -1;
+  while (isSpace(body[i])) i++;
+  return body[i] === 123 ? i : -1;
+}
+
+/** The object of a usage that begins at `open`; null where it is too large, or cut off. */
+export function usageAt(body: Buffer, open: number): JsonObject | null {
   let depth = 0;
   const last = Math.min(body.length, open + MAX_USAGE_BYTES);
   for (let i = open; i < last; i++) {

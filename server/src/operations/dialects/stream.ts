@@ -63,9 +63,9 @@ const isSpace = (byte: number | undefined): boolean => byte === 32 || byte === 9
  * Whether `"type": <one of values>` occurs. Inside a JSON string every quote is escaped, so generated text that spells
  * the marker never matches.
  */
-function hasType(bytes: Buffer, values: readonly Buffer[]): boolean {
+function hasType(bytes: Buffer, values: readonly Buffer[], from = 0): boolean {
   for (const value of values) {
-    let at = bytes.indexOf(value);
+    let at = bytes.indexOf(value, from);
     while (at >= 0) {
       let i = at - 1;
       while (isSpace(bytes[i])) i--;
@@ -97,38 +97,14 @@ function byteAfter(bytes: Buffer, key: Buffer, from = 0): { readonly byte: numbe
  * `response.completed|incomplete|failed`. Searches bytes, parses nothing.
  */
 export function isTerminal(dialect: Dialect, eventBytes: Buffer): boolean {
-  switch (dialect) {
-    case 'openai':
-      return eventBytes.length < 64 && eventBytes.includes(DONE);
-    case 'anthropic':
-      return atEnds(eventBytes, (part) => hasType(part, MESSAGE_STOP));
-    case 'responses':
-      return atEnds(eventBytes, (part) => hasType(part, RESPONSE_END));
-  }
-}
-
-/**
- * Larger events hold pictures or sound, with what they say of themselves before and behind. A search for few bytes may stop at each
- * byte, and 8 MB of them take several milliseconds.
- */
-const LOOKED_BYTES = 64 * 1024;
-
-/** Whether it is so of the bytes, or of one end of many. */
-function atEnds(bytes: Buffer, holds: (part: Buffer) => boolean): boolean {
-  if (bytes.length <= 2 * LOOKED_BYTES) return holds(bytes);
-  return holds(bytes.subarray(0, LOOKED_BYTES)) || holds(bytes.subarray(-LOOKED_BYTES));
+  return dialect === 'openai'
+    ? eventBytes.length < 64 && eventBytes.includes(DONE)
+    : atEnds(eventBytes, (part) => saysEnd(dialect, part));
 }
 
 /** Whether the bytes of one event are an error event of `dialect`, or an end marker that says that the answer failed. */
 export function isErrorEvent(dialect: Dialect, eventBytes: Buffer): boolean {
-  const head = eventBytes.length > LOOKED_BYTES ? eventBytes.subarray(0, LOOKED_BYTES) : eventBytes;
-  if (dialect !== 'openai')
-    return (
-      hasType(head, ERROR_TYPE) ||
-      (dialect === 'responses' && atEnds(eventBytes, (part) => hasType(part, FAILURE_TYPES)))
-    );
-  const next = byteAfter(head, ERROR_KEY);
-  return next !== undefined && (next.byte === 123 || next.byte === 34);
+  return atEnds(eventBytes, (part) => saysError(dialect, part) || saysFailure(dialect, part));
 }
 
 /** Whether a chat or text chunk carries a finish reason that is not null. */
@@ -136,13 +112,60 @@ export function hasFinishReason(eventBytes: Buffer): boolean {
   return atEnds(eventBytes, saysFinish);
 }
 
-function saysFinish(eventBytes: Buffer): boolean {
-  let next = byteAfter(eventBytes, FINISH);
+/**
+ * Larger events hold pictures or sound, with what they say of themselves before and behind. A search for few bytes may stop at each
+ * byte, and 8 MB of them take several milliseconds. What arrives so large is searched as it arrives (`marksIn`).
+ */
+export const LOOKED_BYTES = 64 * 1024;
+
+/** Whether it is so of the bytes, or of one end of many. */
+function atEnds(bytes: Buffer, holds: (part: Buffer) => boolean): boolean {
+  if (bytes.length <= 2 * LOOKED_BYTES) return holds(bytes);
+  return holds(bytes.subarray(0, LOOKED_BYTES)) || holds(bytes.subarray(-LOOKED_BYTES));
+}
+
+const saysEnd = (dialect: Dialect, bytes: Buffer, from = 0): boolean =>
+  (dialect === 'anthropic' && hasType(bytes, MESSAGE_STOP, from)) ||
+  (dialect === 'responses' && hasType(bytes, RESPONSE_END, from));
+
+const saysFailure = (dialect: Dialect, bytes: Buffer, from = 0): boolean =>
+  dialect === 'responses' && hasType(bytes, FAILURE_TYPES, from);
+
+function saysError(dialect: Dialect, bytes: Buffer, from = 0): boolean {
+  if (dialect !== 'openai') return hasType(bytes, ERROR_TYPE, from);
+  const next = byteAfter(bytes, ERROR_KEY, from);
+  return next !== undefined && (next.byte === 123 || next.byte === 34);
+}
+
+function saysFinish(eventBytes: Buffer, from = 0): boolean {
+  let next = byteAfter(eventBytes, FINISH, from);
   while (next !== undefined) {
     if (next.byte === 34) return true;
     next = byteAfter(eventBytes, FINISH, next.at);
   }
   return false;
+}
+
+/** What a large event says of its stream. */
+export interface EventMarks {
+  /** It holds the end marker. */
+  readonly ends: boolean;
+  /** That marker says that the answer failed. */
+  readonly fails: boolean;
+  /** It is an error event. */
+  readonly errs: boolean;
+  /** It carries a finish reason. */
+  readonly finishes: boolean;
+}
+
+/** What the bytes of a large event say from `from` on, as the functions above find it in a smaller one. */
+export function marksIn(dialect: Dialect, bytes: Buffer, from: number): EventMarks {
+  return {
+    ends: saysEnd(dialect, bytes, from),
+    fails: saysFailure(dialect, bytes, from),
+    errs: saysError(dialect, bytes, from),
+    finishes: dialect === 'openai' && saysFinish(bytes, from),
+  };
 }
 
 /** Without any of them, events neither end a stream nor fail it. */
@@ -171,14 +194,22 @@ export class TerminalTracker {
     return MARKERS[this.#dialect].some((marker) => events.includes(marker));
   }
 
-  see(eventBytes: Buffer): void {
-    if (this.ended && this.#dialect !== 'openai') return;
-    if (isTerminal(this.#dialect, eventBytes)) {
+  /**
+   * Whether the event holds the end marker.
+   *
+   * @param known what is known of a large event; others are searched
+   */
+  see(eventBytes: Buffer, known: EventMarks | null = null): boolean {
+    const dialect = this.#dialect;
+    const ends = known?.ends ?? isTerminal(dialect, eventBytes);
+    if (this.ended && dialect !== 'openai') return ends;
+    if (ends) {
       this.ended = true;
-      this.failed ||= this.#dialect === 'responses' && isErrorEvent(this.#dialect, eventBytes);
-    } else if (isErrorEvent(this.#dialect, eventBytes)) {
+      this.failed ||= known?.fails ?? atEnds(eventBytes, (part) => saysFailure(dialect, part));
+    } else if (known?.errs ?? isErrorEvent(dialect, eventBytes)) {
       this.ended = true;
       this.failed = true;
-    } else if (this.#dialect === 'openai' && hasFinishReason(eventBytes)) this.ended = true;
+    } else if (dialect === 'openai' && (known?.finishes ?? hasFinishReason(eventBytes))) this.ended = true;
+    return ends;
   }
 }

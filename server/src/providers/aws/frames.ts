@@ -66,6 +66,11 @@ export class AwsFrames {
     return out;
   }
 
+  /** Messages come whole. */
+  held(): null {
+    return null;
+  }
+
   /** Messages say themselves where they end. */
   last(): null {
     return null;
