@@ -11,6 +11,7 @@ import { type GivenServices, openGateway } from './compose/data-plane.ts';
 import { Front } from './compose/front.ts';
 import { healthReport, openProbes } from './compose/health.ts';
 import { startJobs } from './compose/jobs.ts';
+import { openMetrics } from './compose/metrics.ts';
 import { openRuntime } from './compose/runtime.ts';
 import { openShared } from './compose/shared.ts';
 import { openSpools } from './compose/spools.ts';
@@ -30,8 +31,10 @@ import { createNotes } from './kernel/notes.ts';
 import { registerModelPrices } from './llm/model-prices.ts';
 import { smtpMailer } from './mail/smtp.ts';
 import { createPricer } from './pricing/pricer.ts';
+import { PROVIDERS } from './providers/catalog.ts';
 import type { StoredLog } from './store/ports.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
+import { Metrics } from './telemetry/metrics/metrics.ts';
 import { datasetShares } from './training/datasets/thread.ts';
 
 const PACKAGE = new URL('../package.json', import.meta.url);
@@ -39,6 +42,8 @@ const PACKAGE = new URL('../package.json', import.meta.url);
 export interface Running extends Stop {
   /** Where it listens, `http://127.0.0.1:8787`. */
   readonly url: string;
+  /** The own listener for metrics; null without one. */
+  readonly metricsUrl: string | null;
   readonly firstRun: FirstRun | null;
   /** Whether it serves a console: the role is `admin`, and it is built. */
   readonly console: boolean;
@@ -58,7 +63,7 @@ export type Given = GivenServices & {
   readonly beforeListening?: () => void;
 };
 
-const ALONE: WorkerRole = { index: 1, shared: null };
+const ALONE: WorkerRole = { index: 1, shared: null, primary: null };
 
 /** Opens the stores, starts the jobs and listens. Whatever fails closes what was opened before. */
 export async function compose(
@@ -91,7 +96,9 @@ async function commonOf(
   const made = write === undefined ? null : createAccessLog({ mode, format, clock, write });
   const accessLog = made === null ? null : lifecycle.own('access log', made);
   const { version } = JSON.parse(await readFile(PACKAGE, 'utf8')) as { version: string };
-  return { config, log, notes: createNotes(log, clock), clock, lifecycle, worker, version, accessLog };
+  const workspaces = config.metricsLabels.has('workspace');
+  const metrics = new Metrics({ clock, providers: new Set(PROVIDERS.keys()), workspaces });
+  return { config, log, notes: createNotes(log, clock), clock, lifecycle, worker, version, accessLog, metrics };
 }
 
 async function open(common: Common, given: GivenServices, beforeListening: Given['beforeListening']): Promise<Running> {
@@ -125,6 +132,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const planes = { stores, shared, spools, kept, front, training };
   const gateway = openGateway(common, { ...planes, guard, upstream, pricer, given });
   const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
+  const metrics = openMetrics(common, { ...planes, gateway });
   const health = healthReport(common, { ...planes, gateway, readiness });
   if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, health });
 
@@ -132,6 +140,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   pricer.warm();
   beforeListening?.();
   await front.listen(config.host, config.port);
+  const metricsUrl = await metrics.listen();
   const console = roles.has('admin') && isConsoleBuilt();
   const { dataDir, blockInlineConfig } = config;
   const first =
@@ -142,6 +151,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   if (scheduler !== null) startJobs(common, { stores, front, training, mailer, runLine: gateway.runLine }, scheduler);
   return {
     url: front.url(),
+    metricsUrl,
     firstRun: first,
     shares: [gateway.services.bodies.shares, gateway.services.concurrency, upstream.pools, ...datasetShares],
     console,

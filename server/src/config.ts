@@ -12,6 +12,7 @@ import {
   type blobsUrl,
   type ControlPlane,
   type MailAddress,
+  type MetricsLabel,
   type Name,
   type Role,
   SECRET_NAMES,
@@ -51,6 +52,9 @@ export interface Config {
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error';
   readonly logFormat: 'pretty' | 'json';
   readonly accessLog: 'none' | 'errors' | 'all';
+  /** Port of an own listener for metrics, on loopback; null: there is none. */
+  readonly metricsPort: number | null;
+  readonly metricsLabels: ReadonlySet<MetricsLabel>;
   readonly drainSeconds: number;
   /** Largest inference body in bytes. */
   readonly maxBodyBytes: number;
@@ -297,6 +301,8 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     logLevel: must(get('SLUICE_LOG_LEVEL')),
     logFormat: must(get('SLUICE_LOG_FORMAT')),
     accessLog: must(get('SLUICE_ACCESS_LOG')),
+    metricsPort: get('SLUICE_METRICS_PORT'),
+    metricsLabels: must(get('SLUICE_METRICS_LABELS')),
     drainSeconds: must(get('SLUICE_DRAIN_SECONDS')),
     maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),

@@ -7,6 +7,9 @@ import { parseMasterKeys } from './store/keyring.ts';
 
 export type Role = 'gateway' | 'admin' | 'jobs';
 
+/** A label that metrics have only where it is asked for. */
+export type MetricsLabel = 'workspace';
+
 /** What a limit on cost does with a model of unknown price; rates in dollars per million tokens. */
 export type Unpriced = 'serve' | 'deny' | { readonly input: number; readonly output: number };
 
@@ -238,6 +241,15 @@ export const VARIABLES = {
     fallback: 'errors',
     allowed: 'none, errors or all',
     parse: oneOf('none', 'errors', 'all'),
+  }),
+  SLUICE_METRICS_PORT: variable({ fallback: null, allowed: 'a whole number from 0 to 65535', parse: whole(0, 65535) }),
+  SLUICE_METRICS_LABELS: variable({
+    fallback: '',
+    allowed: 'workspace, or nothing',
+    parse: (text) => {
+      const labels = list(text).map(oneOf<MetricsLabel>('workspace'));
+      return labels.includes(undefined) ? undefined : new Set(labels.filter((label) => label !== undefined));
+    },
   }),
   SLUICE_DRAIN_SECONDS: variable({ fallback: '120', allowed: 'a whole number from 0 to 3600', parse: whole(0, 3600) }),
   SLUICE_MAX_BODY_BYTES: variable({

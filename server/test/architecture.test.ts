@@ -431,6 +431,7 @@ describe('what is used only at home', () => {
         'admin/handle.ts',
         'admin/invitations.ts',
         'admin/mailed-links.ts',
+        'admin/metrics.ts',
         'gateway/run-call.ts',
         'llm/steps/authenticate.ts',
       ]),

@@ -27,10 +27,11 @@ export async function serve(config: Config, output: Output): Promise<void> {
   await loadInParts();
   const { compose } = await import('../compose.ts');
   const index = workerIndex();
-  const shared = isWorker() ? workerShared(primaryChannel(), systemClock.after) : null;
+  const primary = isWorker() ? primaryChannel() : null;
+  const shared = primary === null ? null : workerShared(primary, systemClock.after);
   const writeAccess = (lines: string) => output.out(lines);
   const given = { writeAccess, beforeListening: releaseMemory };
-  const running = await compose(config, log, { index, shared }, given).catch((error: unknown) => {
+  const running = await compose(config, log, { index, shared, primary }, given).catch((error: unknown) => {
     throw listenProblem(error, config) ?? error;
   });
   // Before the banner: its reader may send a signal at once.
@@ -40,6 +41,7 @@ export async function serve(config: Config, output: Output): Promise<void> {
   if (index === 1 && linksGoNowhere(config)) {
     log.warn(LINKS_GO_NOWHERE, { links_begin_with: running.url });
   }
+  if (running.metricsUrl !== null) log.info('metrics are served', { url: running.metricsUrl, worker: index });
   log.info('Sluice is listening', { url: running.url, pid: process.pid, worker: index });
   process.on('unhandledRejection', (reason) => {
     log.error('a promise was rejected and nobody handled it', { error: (reason as Error)?.stack ?? String(reason) });
@@ -47,18 +49,23 @@ export async function serve(config: Config, output: Output): Promise<void> {
 }
 
 const LISTEN_PROBLEMS: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program listens there. Stop it, or choose another SLUICE_PORT; 0 picks a free one',
-  EACCES: 'this user may not use that port. Choose a SLUICE_PORT above 1023; 0 picks a free one',
+  EADDRINUSE: 'another program listens there. Stop it, or choose another $PORT; 0 picks a free one',
+  EACCES: 'this user may not use that port. Choose a $PORT above 1023; 0 picks a free one',
   EADDRNOTAVAIL: 'SLUICE_HOST is not an address of this machine. Use 127.0.0.1, 0.0.0.0, or an address of this machine',
   ENOTFOUND: 'SLUICE_HOST has no address. Use 127.0.0.1, 0.0.0.0, or one of this machine',
 };
 
 /** What the operator can mend when the address cannot be listened on; null for any other error. */
-function listenProblem(error: unknown, { host, port }: Config): ConfigError | null {
-  const { code = '', syscall } = error as { code?: string; syscall?: string };
+function listenProblem(error: unknown, config: Config): ConfigError | null {
+  const failed = error as { code?: string; syscall?: string; address?: string; port?: number };
+  const { code = '', syscall, address, port: tried } = failed;
   const advice = LISTEN_PROBLEMS[code];
   if (advice === undefined || (syscall !== 'listen' && syscall !== 'bind' && syscall !== 'getaddrinfo')) return null;
-  return new ConfigError(`Cannot listen on ${host}:${port}: ${advice}.`);
+  const metrics = tried === config.metricsPort && tried !== config.port;
+  const { host, port, setting } = metrics
+    ? { host: address, port: tried, setting: 'SLUICE_METRICS_PORT' }
+    : { ...config, setting: 'SLUICE_PORT' };
+  return new ConfigError(`Cannot listen on ${host}:${port}: ${advice.replace('$PORT', setting)}.`);
 }
 
 /**

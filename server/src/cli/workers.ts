@@ -7,6 +7,7 @@ import type { Log } from '../kernel/log.ts';
 import { openDataDir } from '../store/disk/data-dir.ts';
 import { type Channel, serveWorker } from '../store/ipc/ipc.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
+import { WorkerSums } from '../telemetry/metrics/workers.ts';
 
 /** A worker that ends sooner than this after its start is not started again at once. */
 const EARLY_MS = 5_000;
@@ -31,6 +32,7 @@ export async function runPrimary(config: Config, log: Log): Promise<void> {
   const dataDir = await openDataDir(config.dataDir);
   const counters = memoryCounters({ clock: systemClock });
   const channels = new Map<number, Channel>();
+  const metrics = new WorkerSums(systemClock);
   let stopping = false;
   let exitCode = 0;
   cluster.setupPrimary({ exec: BIN });
@@ -46,8 +48,10 @@ export async function runPrimary(config: Config, log: Log): Promise<void> {
     };
     channels.set(index, channel);
     serveWorker(channel, counters, () => channels.values());
+    metrics.joined(index, channel);
     worker.on('exit', (code, signal) => {
       channels.delete(index);
+      metrics.left(index);
       if (stopping) {
         if (code !== 0) exitCode = code ?? 1;
         if (channels.size === 0) finish();

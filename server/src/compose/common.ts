@@ -5,6 +5,8 @@ import type { Log } from '../kernel/log.ts';
 import type { Notes } from '../kernel/notes.ts';
 import type { Counters, Feed } from '../store/ports.ts';
 import type { AccessLog } from '../telemetry/access-log.ts';
+import type { Metrics } from '../telemetry/metrics/metrics.ts';
+import type { MetricsChannel } from '../telemetry/metrics/workers.ts';
 
 /** One process among those that share the port. */
 export interface WorkerRole {
@@ -12,6 +14,8 @@ export interface WorkerRole {
   readonly index: number;
   /** What the primary process holds for all; null when this process is alone. */
   readonly shared: { readonly counters: Counters; readonly feed: Feed } | null;
+  /** To the primary process, for the metrics of all; null when this process is alone. */
+  readonly primary: MetricsChannel | null;
 }
 
 /** What every part of the composition is given. */
@@ -28,4 +32,5 @@ export interface Common {
   readonly version: string;
   /** Null: no request leaves a line. */
   readonly accessLog: AccessLog | null;
+  readonly metrics: Metrics;
 }

@@ -17,6 +17,8 @@ export class Front {
   readonly paths = new KnownPaths(() => this.publicUrl());
   readonly #publicUrl: string | null;
   #address: AddressInfo | null = null;
+  #metrics: AddressInfo | null = null;
+  #connections = 0;
   #draining = false;
 
   constructor({ config, clock, log, accessLog }: Pick<Common, 'config' | 'clock' | 'log' | 'accessLog'>) {
@@ -30,6 +32,12 @@ export class Front {
       refuse: (request, response, error) => refuse(request, response, error, log, accessLog),
       unparsedBody,
       draining: () => this.#draining,
+    });
+    this.app.server.on('connection', (socket) => {
+      this.#connections += 1;
+      socket.once('close', () => {
+        this.#connections -= 1;
+      });
     });
   }
 
@@ -56,7 +64,17 @@ export class Front {
 
   /** What no call of ours may reach. */
   listeners(): readonly AddressInfo[] {
-    return this.#address === null ? [] : [this.#address];
+    return [this.#address, this.#metrics].filter((address) => address !== null);
+  }
+
+  /** The own listener for metrics is there. */
+  alsoListens(address: AddressInfo): void {
+    this.#metrics = address;
+  }
+
+  /** Connections of clients that are open. */
+  get connections(): number {
+    return this.#connections;
   }
 
   /** True once it stops: it is not ready, and its answers close their connections. */

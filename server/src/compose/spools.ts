@@ -23,7 +23,8 @@ export interface Spools {
 }
 
 /** Opens both journals; the first process also ships those that processes which are no more have left behind. */
-export async function openSpools({ config, clock, log, lifecycle, worker }: Common, stores: Stores): Promise<Spools> {
+export async function openSpools(common: Common, stores: Stores): Promise<Spools> {
+  const { config, clock, log, lifecycle, worker, metrics } = common;
   const { tables, logs, runId } = stores;
   const spool = join(config.dataDir, 'spool');
   await mkdir(spool, { recursive: true, mode: 0o700 });
@@ -46,7 +47,7 @@ export async function openSpools({ config, clock, log, lifecycle, worker }: Comm
     lifecycle.own('adopted journals', adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log }));
     lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink, clock, log }));
   }
-  return { journal, shipper, recorder: createRecorder(runId, journal), settlements };
+  return { journal, shipper, recorder: createRecorder(runId, journal, metrics), settlements };
 }
 
 /** Folder of one of the processes that share a data directory. */

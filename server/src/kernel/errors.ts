@@ -76,21 +76,24 @@ export const ERROR_KINDS = [
 export type ErrorKind = (typeof ERROR_KINDS)[number];
 
 /** Why exactly, where callers or their programs act on it; every dialect with a place for a code writes it as it is. */
-export type ErrorReason =
-  | 'inline_config_blocked'
-  | 'inline_provider_blocked'
-  | 'inline_custom_host_blocked'
-  | 'inline_provider_url_blocked'
-  | 'inline_forward_headers_blocked'
-  | 'guardrail_not_enforced'
-  | 'invalid_api_key'
-  | 'invalid_dataset_row'
-  | 'input_file_missing'
-  | 'content_filter'
-  | 'connect_timeout'
-  | 'first_token_timeout'
-  | 'model_error'
-  | 'model_timeout';
+export const ERROR_REASONS = [
+  'inline_config_blocked',
+  'inline_provider_blocked',
+  'inline_custom_host_blocked',
+  'inline_provider_url_blocked',
+  'inline_forward_headers_blocked',
+  'guardrail_not_enforced',
+  'invalid_api_key',
+  'invalid_dataset_row',
+  'input_file_missing',
+  'content_filter',
+  'connect_timeout',
+  'first_token_timeout',
+  'model_error',
+  'model_timeout',
+] as const;
+
+export type ErrorReason = (typeof ERROR_REASONS)[number];
 
 /** What a provider said of a failure on its side. */
 export interface ProviderSaid {

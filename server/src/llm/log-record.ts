@@ -14,6 +14,7 @@ import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';
 import { appliedLimits } from './state/limits.ts';
 import { isExplained } from './steps/prepare.ts';
+import type { Target } from './target.ts';
 
 export function logRecordOf(
   x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution'>,
@@ -77,4 +78,13 @@ function decisionOf(x: Uses<'attempt' | 'limits' | 'outcome' | 'request' | 'exec
 function hitFacts({ facts, similarity }: CacheHit): CacheFacts {
   const { madeAt, costMicros, latencyMs } = facts;
   return { made_at: madeAt, saved_micros: costMicros, saved_ms: latencyMs, similarity };
+}
+
+/** The name under which the provider of a request has its model stored; null for a model without settings there. */
+export function configuredModel(target: Target | null, { model_sent, model_requested }: RecordDraft): string | null {
+  const models = target?.stored?.models;
+  const name = model_sent ?? model_requested;
+  if (models === undefined || models.size === 0 || name === null) return null;
+  const slug = name.toLowerCase();
+  return models.has(slug) ? slug : null;
 }

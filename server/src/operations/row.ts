@@ -39,6 +39,8 @@ export interface OperationRow {
   readonly streams: boolean;
   /** Name in conditions, guardrails and logs. */
   readonly requestType: string;
+  /** Its name in OpenTelemetry's conventions of generative AI; null: they have none, and its id is used. */
+  readonly conventionName: 'chat' | 'text_completion' | 'embeddings' | null;
   /** Summary in the OpenAPI document. */
   readonly title: string;
   /** Clients of Azure OpenAI also send it to `/v1/deployments/:deployment`, where the deployment is the model. */

@@ -14,6 +14,7 @@ const MODEL_CALL = {
   guarded: true,
   sends: 'text',
   owned: 'body',
+  conventionName: null,
 } as const satisfies Partial<OperationRow>;
 
 /** What reads of models and of stored responses share, and their deletion. */
@@ -27,6 +28,7 @@ const READ = {
   sends: 'text',
   cached: false,
   creates: null,
+  conventionName: null,
 } as const satisfies Partial<OperationRow>;
 
 /** What files, batches and fine-tuning jobs share: `training/` answers them and keeps who owns what. */
@@ -43,6 +45,7 @@ const JOB = {
   cached: false,
   owned: 'ledger',
   creates: null,
+  conventionName: null,
 } as const satisfies Partial<OperationRow>;
 
 /** What reads of files, batches and jobs share, beside that. */
@@ -65,6 +68,7 @@ export const ROWS = {
     body: 'json',
     streams: true,
     requestType: 'chatComplete',
+    conventionName: 'chat',
     title: 'Create a chat completion',
     deployed: true,
     free: false,
@@ -81,6 +85,7 @@ export const ROWS = {
     body: 'json',
     streams: true,
     requestType: 'complete',
+    conventionName: 'text_completion',
     title: 'Create a completion',
     deployed: true,
     free: false,
@@ -97,6 +102,7 @@ export const ROWS = {
     body: 'json',
     streams: false,
     requestType: 'embed',
+    conventionName: 'embeddings',
     title: 'Create embeddings',
     deployed: true,
     free: false,
@@ -113,6 +119,7 @@ export const ROWS = {
     body: 'json',
     streams: true,
     requestType: 'messages',
+    conventionName: 'chat',
     title: 'Create a message (Anthropic shape)',
     deployed: false,
     free: false,
@@ -145,6 +152,7 @@ export const ROWS = {
     body: 'json',
     streams: true,
     requestType: 'createModelResponse',
+    conventionName: 'chat',
     title: 'Create a response (Responses shape)',
     deployed: false,
     free: false,
@@ -545,6 +553,7 @@ export const ROWS = {
     body: 'any',
     streams: true,
     requestType: 'proxy',
+    conventionName: null,
     title: 'Pass a request through to the provider',
     deployed: false,
     catalogue: false,

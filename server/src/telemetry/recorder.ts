@@ -14,8 +14,11 @@ export type RecordDraft = Omit<LogRecord, 'node' | 'seq'>;
 
 /** Gives every record its place in the node's sequence and hands it to the journal. */
 export interface Recorder {
-  /** `done` runs once the record would survive the process being killed (or was given up because the disk is full). */
-  record(draft: RecordDraft, done: () => void): void;
+  /**
+   * `done` runs once the record would survive the process being killed (or was given up because the disk is full).
+   * `configured`: the name under which the provider of the request has its model stored, for metrics.
+   */
+  record(draft: RecordDraft, done: () => void, configured?: string | null): void;
   /**
    * The same for what may be recorded again after the process was killed: `key` stands for node and place in one, and a
    * store keeps the first record of a key.
@@ -31,16 +34,24 @@ export interface Recorder {
   readonly givenUp: number;
 }
 
+/** Counts what is recorded (`metrics/metrics.ts`). */
+export interface RecordCounter {
+  count(draft: RecordDraft, configured: string | null): void;
+  countOnce(key: string, draft: RecordDraft): void;
+}
+
 /**
+ * @param counter the one place where records become metrics; nothing is counted without it
  * @param node identifies this process run: the sequence starts at 1 in each, so (node, seq) never repeats.
  */
-export function createRecorder(node: string, journal: JournalAppender): Recorder {
+export function createRecorder(node: string, journal: JournalAppender, counter: RecordCounter | null = null): Recorder {
   let seq = 0;
   let givenUp = 0;
   const nodeMember = `,"node":${JSON.stringify(node)},"seq":`;
   return {
-    record(draft, done) {
+    record(draft, done, configured = null) {
       seq += 1;
+      counter?.count(draft, configured);
       // A request that was refused after a provider answered cost something, so its record is kept.
       if (journal.failing && draft.outcome === 'refused' && draft.attempts.length === 0) {
         givenUp += 1;
@@ -51,6 +62,7 @@ export function createRecorder(node: string, journal: JournalAppender): Recorder
       journal.append(JSON.stringify(draft).slice(0, -1), done, `${nodeMember}${seq}}`);
     },
     once(key, draft, done) {
+      counter?.countOnce(key, draft);
       journal.append(JSON.stringify(draft).slice(0, -1), done, `,"node":${JSON.stringify(key)},"seq":1}`);
     },
     get recorded() {

@@ -3,7 +3,7 @@ import type { Ending } from '../../gateway/outcome.ts';
 import { entryOf } from '../../telemetry/access-log.ts';
 import type { Uses } from '../exchange.ts';
 import { COST, costText } from '../gateway-headers.ts';
-import { logRecordOf } from '../log-record.ts';
+import { configuredModel, logRecordOf } from '../log-record.ts';
 
 /** What this file uses of an exchange. */
 type Used = Uses<
@@ -22,11 +22,12 @@ export function record(x: Used): Promise<void> {
   const { accessLog } = x.services;
   if (accessLog !== null && (accessLog.all || x.outcome.result !== 'ok')) accessLog.write(entryOf(draft));
   return new Promise((resolve) => {
-    x.services.recorder.record(draft, () => {
+    const done = () => {
       const written = end(x, ending);
       if (written === undefined) resolve();
       else void written.then(resolve);
-    });
+    };
+    x.services.recorder.record(draft, done, configuredModel(x.attempt.target, draft));
   });
 }
 

@@ -1,0 +1,74 @@
+/** `/metrics`: where its numbers come from, and where it is served. */
+import type { ServerResponse } from 'node:http';
+import { registerMetrics } from '../admin/metrics.ts';
+import { LOOPBACK, listenOnLoopback } from '../http/loopback-listener.ts';
+import { Exposed } from '../telemetry/metrics/exposed.ts';
+import { Lag } from '../telemetry/metrics/lag.ts';
+import { workerMetrics } from '../telemetry/metrics/workers.ts';
+import type { Common } from './common.ts';
+import type { Gateway } from './data-plane.ts';
+import type { Front } from './front.ts';
+import type { Kept } from './runtime.ts';
+import type { Spools } from './spools.ts';
+
+interface Parts {
+  readonly spools: Spools;
+  readonly kept: Kept;
+  readonly front: Front;
+  readonly gateway: Gateway;
+}
+
+/** Registers the route; `listen` opens the own listener, if there is to be one, and answers its address. */
+export function openMetrics(common: Common, parts: Parts): { listen(): Promise<string | null> } {
+  const { config, clock, log, lifecycle, metrics, worker } = common;
+  const { front, kept } = parts;
+  readNumbers(common, parts);
+  const snapshots = worker.primary === null ? () => metrics.snapshot() : workerMetrics(worker.primary, metrics, clock);
+  const exposed = new Exposed(snapshots, clock);
+  registerMetrics(front.app, { metrics: exposed, authenticator: kept.authenticator, clock, log });
+  return {
+    async listen() {
+      if (config.metricsPort === null) return null;
+      const listener = await listenOnLoopback(config.metricsPort, '/metrics', clock, (request, response) => {
+        exposed.answer(request.headers.accept).then(
+          ({ contentType, body }) => write(response, 200, contentType, body),
+          (error: unknown) => write(response, 503, 'text/plain', Buffer.from(`${(error as Error).message}\n`)),
+        );
+      });
+      lifecycle.own('metrics', listener);
+      front.alsoListens(listener.address);
+      return `http://${LOOPBACK}:${listener.address.port}/metrics`;
+    },
+  };
+}
+
+function write(response: ServerResponse, status: number, contentType: string, body: Buffer): void {
+  response.writeHead(status, { 'content-type': contentType, 'content-length': body.length });
+  response.end(body);
+}
+
+/** Numbers that are read when somebody asks. */
+function readNumbers({ clock, lifecycle, metrics }: Common, { spools, front, gateway }: Parts): void {
+  const { journal, recorder, shipper } = spools;
+  const lag = lifecycle.own(
+    'lag',
+    new Lag(
+      clock,
+      () => journal.depth(),
+      () => shipper.stats.shipped,
+    ),
+  );
+  metrics.read('sluice_inflight', () => gateway.services.inFlight.count);
+  metrics.read('sluice_eventloop_lag_seconds', () => lag.eventLoop());
+  metrics.read('sluice_journal_bytes', () => journal.depth());
+  metrics.read('sluice_records_dropped_total', () => journal.dropped + recorder.givenUp);
+  metrics.read('sluice_log_lag_seconds', () => lag.log());
+  metrics.read('sluice_connections', () => front.connections);
+  const started = (clock.now() - process.uptime() * 1_000) / 1_000;
+  metrics.read('process_start_time_seconds', () => started);
+  metrics.read('process_resident_memory_bytes', () => process.memoryUsage.rss());
+  metrics.read('process_cpu_seconds_total', () => {
+    const { user, system } = process.cpuUsage();
+    return (user + system) / 1_000_000;
+  });
+}
