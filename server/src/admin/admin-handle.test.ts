@@ -1,7 +1,7 @@
 /** The handler's own promises, shown on rows made for the purpose. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
-import { type AdminHarness, emptyTables, startAdmin } from '../../test/support/admin.ts';
+import { type AdminHarness, emptyTables, plainVault, startAdmin } from '../../test/support/admin.ts';
 import { ConsoleSessions, createLink } from '../auth/console-session.ts';
 import { systemClock, TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
@@ -210,5 +210,130 @@ describe('a console sign-in', () => {
     expect(await workspaceName(admin)).toBe('Default');
     expect((await call('POST', '/v1/test/fine', { origin, 'x-csrf-token': csrf })).status).toBe(200);
     expect((await audits(admin)).at(-1)).toMatchObject({ user_type: 'user', user_id: a.user_id });
+  });
+});
+
+describe('a body that takes long', () => {
+  /** Turns of the event loop that are given away, each with whether a write transaction was open. */
+  async function turnsOf(body: object, path: string) {
+    const tables = await emptyTables('sqlite');
+    let writing = 0;
+    const watched = new Proxy(tables, {
+      get(target, name) {
+        const value: unknown = Reflect.get(target, name, target);
+        if (name !== 'write' && name !== 'systemWrite') return typeof value === 'function' ? value.bind(target) : value;
+        const begin = value as (...given: unknown[]) => Promise<unknown>;
+        return (...given: unknown[]) => {
+          const runs = given.map((one) =>
+            typeof one !== 'function'
+              ? one
+              : async (tx: unknown) => {
+                  writing += 1;
+                  try {
+                    return await one(tx);
+                  } finally {
+                    writing -= 1;
+                  }
+                },
+          );
+          return begin.apply(target, runs);
+        };
+      },
+    });
+    // Each look at the clock is five milliseconds later than the one before: every step that may end a turn does.
+    let now = 0;
+    const clock = { ...systemClock, monotonic: () => (now += 5) };
+    admin = await startAdmin(watched, { admin: { clock } });
+    const given: boolean[] = [];
+    const real = globalThis.setImmediate;
+    const spy = vi.spyOn(globalThis, 'setImmediate').mockImplementation(((run: () => void) => {
+      if (new Error().stack?.includes('kernel/turns.ts')) given.push(writing > 0);
+      return real(run);
+    }) as typeof setImmediate);
+    try {
+      const answer = await admin.call('POST', path, { body: { workspace_id: admin.a.workspace_id, ...body } });
+      return { given, status: answer.status };
+    } finally {
+      spy.mockRestore();
+    }
+  }
+
+  it.each([
+    [
+      'a config',
+      '/v1/configs',
+      {
+        name: 'c',
+        config: {
+          strategy: { mode: 'fallback' },
+          targets: Array.from({ length: 100 }, () => ({
+            provider: '@openai',
+            input_guardrails: [{ 'default.contains': { words: ['a'.repeat(900)] } }],
+          })),
+        },
+      },
+    ],
+    [
+      'a guardrail',
+      '/v1/guardrails',
+      {
+        name: 'g',
+        checks: Array.from({ length: 100 }, () => ({
+          id: 'default.contains',
+          parameters: { words: ['a'.repeat(900)] },
+        })),
+      },
+    ],
+  ])('gives turns to others before and behind its write transaction, never within: %s', async (_what, path, body) => {
+    const { given, status } = await turnsOf(body, path);
+    expect(status).toBe(200);
+    // One for each target or check, and those between the steps of the handler.
+    expect(given.length).toBeGreaterThan(100);
+    expect(given).not.toContain(true);
+  });
+
+  it.each([
+    ['runs the write again', 'taken', 200],
+    ['undoes it', 'failing', 500],
+  ])('is hidden once for its audit row, also where the store %s', async (_what, id, status) => {
+    const tables = await emptyTables('sqlite');
+    let marks = 0;
+    let runs = 0;
+    const counting = {
+      ...plainVault,
+      mac: (use: string, data: Buffer) => {
+        if (use === 'audit value' && data.includes('counted-canary')) marks += 1;
+        return plainVault.mac(use, data);
+      },
+    };
+    const again = new Proxy(tables, {
+      get(target, name) {
+        const value: unknown = Reflect.get(target, name, target);
+        if (name !== 'write') return typeof value === 'function' ? value.bind(target) : value;
+        return (tenant: never, run: (tx: never) => Promise<unknown>, options: never) =>
+          target.write(
+            tenant,
+            async (tx) => {
+              if (runs === 0) await run(tx as never).catch(() => {});
+              runs += 1;
+              return run(tx as never);
+            },
+            options,
+          );
+      },
+    });
+    const body = z.strictObject({ token: z.string() });
+    const fail = () => {
+      throw new Error(SECRET_TEXT);
+    };
+    const taking = [
+      { ...write('taken', () => ({ ok: true })), body },
+      { ...write('failing', fail), body },
+    ];
+    admin = await startAdmin(again, { rows: taking, admin: { vault: counting as never } });
+    const answer = await admin.call('POST', `/v1/test/${id}`, { body: { token: 'counted-canary' } });
+    expect(answer.status).toBe(status);
+    expect((await audits(admin)).at(-1)?.request_body).toMatch(/^\{"token":"\*{7}/);
+    expect(marks).toBe(1);
   });
 });

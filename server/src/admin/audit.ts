@@ -34,8 +34,20 @@ export interface Trail {
   workspaceId: string | null;
   resourceId: string | null;
   change: AuditedChange | null;
+  /** The body without its secrets, once it is made (`recordedBody`), and for whose log. */
+  recorded: { readonly organisationId: string; readonly text: string | null } | null;
   /** Set by operator actions: the organisation acted on. */
   organisationId: string | null;
+}
+
+/**
+ * The body as the log of the organisation has it. It is made once: a long one before the transaction, because all that
+ * wait for the store would wait for it too.
+ */
+export function recordedBody(deps: Pick<EntryDeps, 'vault'>, trail: Trail, organisationId: string): string | null {
+  if (trail.recorded?.organisationId !== organisationId)
+    trail.recorded = { organisationId, text: maskedBody(trail.body, markOf(deps.vault, organisationId)) };
+  return trail.recorded.text;
 }
 
 /** The row of a call that was carried out (`status` below 400) or refused. */
@@ -57,7 +69,7 @@ export function auditRow(
     workspace_id: trail.workspaceId,
     method: row.method,
     request_id: trail.requestId,
-    request_body: maskedBody(trail.body, mark),
+    request_body: recordedBody(deps, trail, organisationId),
     query_params: names.length === 0 ? null : maskedBody({ ...trail.query }, mark),
     user_id: signedIn ? principal.userId : principal?.kind === 'operator' ? null : (principal?.keyId ?? null),
     user_type: principal?.kind === 'operator' ? 'operator' : signedIn ? 'user' : 'api_key',

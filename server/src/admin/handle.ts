@@ -18,7 +18,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
-import { nextTurn } from '../kernel/turns.ts';
+import { inTurns, nextTurn } from '../kernel/turns.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import type { CheckHost } from '../resources/body-fields.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
@@ -29,7 +29,7 @@ import { AfterCommit, Services, type Work } from '../resources/services.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
 import type { AccessLog } from '../telemetry/access-log.ts';
-import { auditRow, joinChanges, organisationIn, recordRefusal, type Trail } from './audit.ts';
+import { auditRow, joinChanges, organisationIn, recordedBody, recordRefusal, type Trail } from './audit.ts';
 import { fingerprintOf, Once, Replay, readIdempotencyKey, takesIdempotencyKey } from './idempotency.ts';
 import { isLongBody, readFormBody, readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
@@ -166,6 +166,7 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
     workspaceId: null,
     resourceId: null,
     change: null,
+    recorded: null,
     organisationId: null,
   };
   const began = deps.clock.monotonic();
@@ -301,6 +302,7 @@ async function act(
   const once = await onceOf(deps, row, request, trail, tenant, principal.keyId ?? principal.userId ?? principal.kind);
   let changes: Change[] = [];
   let after: (() => void | Promise<void>)[] = [];
+  const prepared = row.prepare === undefined ? null : await inTurns(row.prepare(input.body, deps), deps.clock);
   let asked: unknown = null;
   const callOf = (tx: TenantTx): Call => ({
     ...input,
@@ -320,6 +322,7 @@ async function act(
     },
     references: (to) => findReferences(deps.references ?? REFERENCES, tx, to),
     onCommit: (step) => after.push(step),
+    prepared,
     asked,
   });
   if (row.ahead !== undefined) {
@@ -350,7 +353,10 @@ async function act(
     await once?.keep(tx, status, checked, trail.resourceId);
     return checked;
   };
-  if (row.writes) await deps.vault.ensureKey?.(tenant.organisationId);
+  if (row.writes) {
+    await deps.vault.ensureKey?.(tenant.organisationId);
+    recordedBody(deps, trail, tenant.organisationId);
+  }
   // Before the transaction and behind it, never within: on SQLite all writes wait for its end.
   await rest(request, trail);
   const carryOut = () =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { cpu } from '../../test/support/cost.ts';
 import { rateLimits, secretMappings } from '../resources/body-fields.ts';
-import { configSchema } from '../resources/configs/structure.ts';
+import { levelSchema } from '../resources/configs/structure.ts';
 import { parseJsonObject } from './json-body.ts';
 
 const timed = (run: () => unknown) => {
@@ -69,8 +69,9 @@ describe('numbers', () => {
 
   it('are looked at once each, where a body has nothing else', () => {
     const list = Array(7_000).fill('9007199254740992').join();
-    const spaced = Buffer.from(`{"a":[${list}]${' '.repeat(900_000)}}`);
-    expect(timed(() => parseJsonObject(spaced))).toBeLessThan(100);
+    const best = (text: string) => Math.min(...Array.from({ length: 5 }, () => timed(() => body(text))));
+    const spaces = ' '.repeat(900_000);
+    expect(best(`{"a":[${list}]${spaces}}`)).toBeLessThan(2 * best(`{"a":[${list}],"b":""${spaces}}`) + 10);
   });
 });
 
@@ -88,7 +89,7 @@ describe('lists in administration bodies', () => {
   it.each([
     ['rate limits', rateLimits, 10],
     ['secret mappings', secretMappings('configurations'), 100],
-    ['targets', configSchema, 1_000],
+    ['targets', levelSchema, 1_000],
   ])('too many %s are refused without a look at each', (what, schema, most) => {
     const list = Array(50_000).fill({});
     const check = () => schema.safeParse(what === 'targets' ? { targets: list } : list);

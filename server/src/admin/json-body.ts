@@ -6,7 +6,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import { itemsOf, MAX_ITEMS } from '../kernel/json-items.ts';
 import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
-import { nextTurn } from '../kernel/turns.ts';
+import { atOnce, inTurns, nextTurn, type Steps } from '../kernel/turns.ts';
 
 /** 1 MB. */
 const MAX_BODY_BYTES = 1_048_576;
@@ -28,12 +28,8 @@ export async function readJsonBody(request: IncomingMessage, clock: Clock = syst
   if (body.length === 0) return null;
   checkContentType(request.headers['content-type']);
   if (body.length <= LONG_BODY_BYTES) return parseJsonObject(body);
-  const steps = parsing(body);
-  for (;;) {
-    await nextTurn();
-    const step = steps.next();
-    if (step.done) return step.value;
-  }
+  await nextTurn();
+  return inTurns(parsing(body), clock);
 }
 
 /**
@@ -71,15 +67,10 @@ function checkContentType(value: string | undefined): void {
 
 /** Throws `validation` for anything but one JSON object of well-formed text without duplicate keys. */
 export function parseJsonObject(body: Buffer): JsonObject {
-  const steps = parsing(body);
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-  }
+  return atOnce(parsing(body));
 }
 
-/** The same; each `yield` is a place where others may have the event loop. */
-function* parsing(body: Buffer): Generator<void, JsonObject> {
+function* parsing(body: Buffer): Steps<JsonObject> {
   try {
     scanJson(body, []);
   } catch (error) {
@@ -92,6 +83,7 @@ function* parsing(body: Buffer): Generator<void, JsonObject> {
   yield;
   if (itemsOf(value) > MAX_ITEMS) throw refuse('', `must not have more than ${MAX_ITEMS} items in its lists`);
   checkText(value);
+  yield;
   checkRounded(text);
   return value;
 }

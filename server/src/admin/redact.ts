@@ -15,6 +15,8 @@ import type { Macs } from '../store/vault.ts';
 const MAX_CHARS = 65_536;
 /** Length of a column's JSON above which it is left out of an object that is too long as a whole. */
 const MAX_COLUMN_CHARS = 2_048;
+/** With more secrets than these a text is recorded by its size only: each costs a digest, about four microseconds. */
+const MAX_MARKS = 1_000;
 /** Deeper values are masked whole. */
 const MAX_DEPTH = 64;
 const MAX_HEADERS = 64;
@@ -113,17 +115,25 @@ function hiddenBy(name: string): Hidden {
   return hidden;
 }
 
+/** What is known of the name of a field. */
+interface Name {
+  /** The name itself, or its mark where it looks like a secret. */
+  readonly shown: string;
+  readonly hidden: Hidden;
+  readonly snake: string;
+}
+
 class TooLong extends Error {}
 
 /** Masks one value, and gives up as soon as its JSON is sure to be longer than what is recorded. */
 class Masking {
-  readonly mark: Mark;
+  readonly #mark: Mark;
   #left = MAX_CHARS;
-  /** Names repeat in every item of a list. */
-  readonly #hidden = new Map<string, Hidden>();
+  #marks = MAX_MARKS;
+  readonly #names = new Map<string, Name>();
 
   constructor(mark: Mark) {
-    this.mark = mark;
+    this.#mark = mark;
   }
 
   /** Counts characters that the JSON has at least. Throws TooLong. */
@@ -132,19 +142,27 @@ class Masking {
     if (this.#left < 0) throw new TooLong();
   }
 
+  /** The mark of a secret, whose characters are not counted yet. Throws TooLong. */
+  readonly mark: Mark = (secret) => {
+    this.#marks -= 1;
+    if (this.#marks < 0) throw new TooLong();
+    return this.#mark(secret);
+  };
+
   marked(secret: string): string {
     const mark = this.mark(secret);
     this.spend(mark.length + 2);
     return mark;
   }
 
-  hiddenBy(name: string): Hidden {
-    let hidden = this.#hidden.get(name);
-    if (hidden === undefined) {
-      hidden = hiddenBy(name);
-      this.#hidden.set(name, hidden);
+  /** Looked at once: names repeat in every item of a list. */
+  named(name: string): Name {
+    let known = this.#names.get(name);
+    if (known === undefined) {
+      known = { shown: looksSecret(name) ? this.mark(name) : name, hidden: hiddenBy(name), snake: snakeOf(name) };
+      this.#names.set(name, known);
     }
-    return hidden;
+    return known;
   }
 }
 
@@ -203,9 +221,8 @@ function originOf(value: string): string | null {
   return origin ?? null;
 }
 
-/** What a text in a field called `name` is recorded as where the field holds an address; null where it holds none. */
-function maskedAddress(name: string, value: string, mark: Mark): string | null {
-  const snake = snakeOf(name);
+/** What a text in a field with this name is recorded as where the field holds an address; null where it holds none. */
+function maskedAddress(snake: string, value: string, mark: Mark): string | null {
   if (SECRET_URLS.has(snake)) return maskedUrl(value, mark);
   const origin = ADDRESS.test(snake) ? originOf(value) : null;
   if (origin === null) return null;
@@ -227,16 +244,17 @@ function mask(value: JsonValue | undefined, hidden: Hidden, to: Masking, depth: 
     return value.map((item) => mask(item, hidden, to, depth + 1));
   }
   const out = new Map<string, JsonValue>();
-  for (const [name, item] of Object.entries(value)) {
-    const address = typeof item === 'string' && hidden === 'none' ? maskedAddress(name, item, to.mark) : null;
+  for (const name of Object.keys(value)) {
+    const item = value[name];
+    const { shown, hidden: said, snake } = to.named(name);
+    const address = typeof item === 'string' && hidden === 'none' ? maskedAddress(snake, item, to.mark) : null;
     if (address !== null) {
       to.spend(address.length);
       out.set(name, address);
       continue;
     }
-    const own = hidden === 'all' ? 'all' : to.hiddenBy(name);
+    const own = hidden === 'all' ? 'all' : said;
     const inside = own === 'none' ? hidden : own;
-    const shown = looksSecret(name) ? to.mark(name) : name;
     to.spend(shown.length + 3);
     out.set(shown, mask(item, inside, to, depth + 1));
   }

@@ -2,14 +2,15 @@ import { readFile } from 'node:fs/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { judgeOf, outsideOf, problems, subjectOf } from '../../test/support/guardrails.ts';
+import { atOnce } from '../kernel/turns.ts';
 import { issuesOf } from '../resources/issues.ts';
-import { checksSchema, compileCheck, nearestId } from './catalog.ts';
+import { compileCheck, nearestId, readChecks } from './catalog.ts';
 import { CheckError } from './check.ts';
 import { CHECKS } from './checks/index.ts';
 import { forwarded, forwardHeaderProblem } from './forward-headers.ts';
 
 const paths = (checks: unknown, target: 'llm' | 'mcp_tools' = 'llm') => {
-  const parsed = checksSchema(target).safeParse(checks);
+  const parsed = atOnce(readChecks(target, checks));
   return parsed.success ? [] : issuesOf(parsed.error, 'checks').map(({ path }) => path);
 };
 
@@ -135,7 +136,7 @@ describe('the checks of a guardrail', () => {
           odd,
           ...known.map((key) => ({ ...LEAST[id], [key]: odd })),
         ]) {
-          const parsed = checksSchema('llm').safeParse([{ id, parameters }]);
+          const parsed = atOnce(readChecks('llm', [{ id, parameters }]));
           if (parsed.success)
             compileCheck({ id, is_enabled: true, parameters: parameters as Record<string, unknown> }, 'llm');
           else

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { editDistance } from '../kernel/nearest.ts';
+import type { Steps } from '../kernel/turns.ts';
 import { canonically } from './canonical.ts';
 import type { Check, CheckTraits, Common, Judge, Phase, Target } from './check.ts';
 import { CHECKS } from './checks/index.ts';
@@ -79,7 +80,7 @@ export function nearestId(id: string): string | null {
   return best;
 }
 
-/** One check as it is sent; what its parameters must be depends on the id and the target (`checksSchema`). */
+/** One check as it is sent; what its parameters must be depends on the id and the target (`readChecks`). */
 export const checkEntry = z.strictObject({
   id: z.string().min(1).max(100).describe('A check of the catalogue: `default.regexMatch`.'),
   name: z.string().max(255).optional(),
@@ -87,48 +88,44 @@ export const checkEntry = z.strictObject({
   parameters: z.record(z.string(), z.unknown()).optional(),
 });
 
-function idProblem(id: string, target: Target): string | null {
+/** What is wrong with the id of a check in a guardrail with this target, as a phrase; null for nothing. */
+export function idProblem(id: string, target: Target | null): string | null {
   const made = CHECKS.get(id);
   if (made === undefined) {
     const near = nearestId(id);
     return `is not a known check${near === null ? '' : `; did you mean ${near}?`}`;
   }
-  if (made.targets.includes(target)) return null;
+  if (target === null || made.targets.includes(target)) return null;
   return `cannot be used in a guardrail with target ${target}`;
 }
 
+const entries = z.array(checkEntry).min(1).max(MAX_CHECKS);
+
+type ReadChecks =
+  | { readonly success: true; readonly data: CheckEntry[]; readonly error?: undefined }
+  | { readonly success: false; readonly error: { readonly issues: z.core.$ZodIssue[] } };
+
 /**
  * The `checks` of a guardrail: at least one, known ids that the target allows, parameters that each check accepts. Issues
- * carry the path inside the array (`[1].parameters.rule`), so that the schema can stand anywhere in a body.
+ * carry the path inside the list (`[1].parameters.rule`). Each check is a step: its patterns may take milliseconds.
+ *
+ * @param target null where it is not known yet: `idProblem` says the rest
  */
-export function checksSchema(target: Target): z.ZodType<CheckEntry[]> {
-  return SCHEMAS[target];
-}
-
-/** Made once: a config asks for it at each of its targets, and making it takes longer than using it. */
-const SCHEMAS: Readonly<Record<Target, z.ZodType<CheckEntry[]>>> = {
-  llm: makeChecksSchema('llm'),
-  mcp_tools: makeChecksSchema('mcp_tools'),
-};
-
-function makeChecksSchema(target: Target): z.ZodType<CheckEntry[]> {
-  return z
-    .array(checkEntry)
-    .min(1)
-    .max(MAX_CHECKS)
-    .superRefine((entries, context) => {
-      entries.forEach(({ id, parameters = {} }, index) => {
-        const problem = idProblem(id, target);
-        if (problem !== null) {
-          context.addIssue({ code: 'custom', path: [index, 'id'], message: problem });
-          return;
-        }
-        const parsed = parse(CHECKS.get(id) as Check, parameters);
-        if ('check' in parsed) return;
-        for (const issue of parsed)
-          context.issues.push({ ...issue, path: [index, 'parameters', ...issue.path] } as never);
-      });
-    });
+export function* readChecks(target: Target | null, value: unknown): Steps<ReadChecks> {
+  const read = entries.safeParse(value);
+  if (!read.success) return read;
+  const issues: z.core.$ZodIssue[] = [];
+  for (const [index, { id, parameters = {} }] of read.data.entries()) {
+    const problem = idProblem(id, target);
+    if (problem !== null) issues.push({ code: 'custom', path: [index, 'id'], message: problem, input: id });
+    else {
+      yield;
+      const parsed = parse(CHECKS.get(id) as Check, parameters);
+      if ('check' in parsed) continue;
+      for (const issue of parsed) issues.push({ ...issue, path: [index, 'parameters', ...issue.path] });
+    }
+  }
+  return issues.length === 0 ? read : { success: false, error: { issues } };
 }
 
 /** A check ready to judge, and what the runner must know of it. */

@@ -1,7 +1,14 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { cpu } from '../../test/support/cost.ts';
 import { compileSchema } from './json-schema.ts';
+
+const cpuOf = (run: () => void): number => {
+  const before = cpu();
+  run();
+  return cpu() - before;
+};
 
 const value = fc.jsonValue({ maxDepth: 3 });
 const names = fc.constantFrom('a', 'b', 'ü', '🙂');
@@ -72,4 +79,14 @@ it('agrees with another validator on any schema and value', () => {
     }),
     { numRuns: 150 },
   );
+});
+
+it('patterns of a schema that take longer together than 20 ms are refused before they are compiled', () => {
+  const schema = (count: number) => ({
+    anyOf: Array.from({ length: count }, (_, i) => ({ pattern: `^a{300}${i}$` })),
+  });
+  expect(() => compileSchema(schema(10))).not.toThrow();
+  expect(cpuOf(() => expect(() => compileSchema(schema(5_000))).toThrow(/too large together/))).toBeLessThan(500);
+  const names = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`^a{300}${i}$`, true]));
+  expect(cpuOf(() => expect(() => compileSchema({ patternProperties: names })).toThrow(/too large/))).toBeLessThan(500);
 });

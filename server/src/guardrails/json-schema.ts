@@ -5,12 +5,14 @@
  * and `$id` of subschemas are refused when the schema is compiled.
  */
 import { isObject } from '../kernel/json.ts';
-import { matchesPattern, patternProblem, patternSize } from '../kernel/pattern.ts';
+import { matchesPattern, patternCost, patternProblem, patternSize } from '../kernel/pattern.ts';
 
 /** About 5 000 objects of a list, in less than 20 ms. */
 const MAX_STEPS = 20_000;
 const MAX_DEPTH = 200;
 const MAX_NODES = 10_000;
+/** Of all patterns of a schema (`patternCost`), about 15 ms: nobody else is served while they are compiled. */
+const MAX_PATTERN_COST = 5_000;
 
 export class SchemaProblem extends Error {
   readonly path: readonly (string | number)[];
@@ -25,7 +27,7 @@ export class TooMuchWork extends Error {}
 
 type Schema = boolean | { readonly [key: string]: unknown };
 
-const SCHEMA_KEYS = [
+const SCHEMA_KEYS = new Set([
   'additionalProperties',
   'items',
   'additionalItems',
@@ -37,10 +39,10 @@ const SCHEMA_KEYS = [
   'else',
   'unevaluatedProperties',
   'unevaluatedItems',
-];
-const LIST_KEYS = ['allOf', 'anyOf', 'oneOf', 'prefixItems'];
-const MAP_KEYS = ['properties', 'patternProperties', 'dependentSchemas', '$defs', 'definitions'];
-const SIZE_KEYS = [
+]);
+const LIST_KEYS = new Set(['allOf', 'anyOf', 'oneOf', 'prefixItems']);
+const MAP_KEYS = new Set(['properties', 'patternProperties', 'dependentSchemas', '$defs', 'definitions']);
+const SIZE_KEYS = new Set([
   'minLength',
   'maxLength',
   'minItems',
@@ -49,8 +51,8 @@ const SIZE_KEYS = [
   'maxProperties',
   'minContains',
   'maxContains',
-];
-const NUMBER_KEYS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'];
+]);
+const NUMBER_KEYS = new Set(['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum']);
 const TYPES = new Set(['null', 'boolean', 'object', 'array', 'number', 'integer', 'string']);
 
 const isSchema = (value: unknown): value is Schema => typeof value === 'boolean' || isObject(value);
@@ -60,8 +62,15 @@ const own = (object: object, key: string): unknown =>
 /** Finds what is wrong with a schema, so that nothing in it is silently left out when it is used. */
 function inspect(root: Schema): void {
   let nodes = 0;
+  let cost = 0;
   const fail = (path: readonly (string | number)[], message: string): never => {
     throw new SchemaProblem(path, message);
+  };
+  const faultOf = (pattern: string): string | null => {
+    cost += patternCost(pattern);
+    return cost > MAX_PATTERN_COST
+      ? 'is too large together with the patterns before: use fewer or smaller ones'
+      : patternProblem(pattern);
   };
   const visit = (schema: unknown, path: readonly (string | number)[]): void => {
     if (!isSchema(schema)) fail(path, 'must be a schema: an object, true or false');
@@ -83,27 +92,27 @@ function inspect(root: Schema): void {
           fail(here, `must be one of ${[...TYPES].join(', ')}, or a list of them`);
       }
       if (key === 'pattern') {
-        const problem = typeof value === 'string' ? patternProblem(value) : 'must be a text';
+        const problem = typeof value === 'string' ? faultOf(value) : 'must be a text';
         if (problem !== null) fail(here, problem);
       }
       if (key === 'enum' && !Array.isArray(value)) fail(here, 'must be a list');
-      if (SIZE_KEYS.includes(key) && !(Number.isInteger(value) && Number(value) >= 0))
+      if (SIZE_KEYS.has(key) && !(Number.isInteger(value) && Number(value) >= 0))
         fail(here, 'must be a whole number');
-      if (NUMBER_KEYS.includes(key) && typeof value !== 'number') fail(here, 'must be a number');
+      if (NUMBER_KEYS.has(key) && typeof value !== 'number') fail(here, 'must be a number');
       if (key === 'multipleOf' && !(typeof value === 'number' && value > 0)) fail(here, 'must be a number above 0');
       if (key === 'required' && !(Array.isArray(value) && value.every((name) => typeof name === 'string')))
         fail(here, 'must be a list of texts');
       if (key === 'items' && Array.isArray(value)) for (const [i, item] of value.entries()) visit(item, [...here, i]);
-      else if (SCHEMA_KEYS.includes(key)) visit(value, here);
-      if (LIST_KEYS.includes(key)) {
+      else if (SCHEMA_KEYS.has(key)) visit(value, here);
+      if (LIST_KEYS.has(key)) {
         if (!Array.isArray(value) || value.length === 0) fail(here, 'must be a list of schemas');
         else for (const [i, item] of value.entries()) visit(item, [...here, i]);
       }
-      if (MAP_KEYS.includes(key)) {
+      if (MAP_KEYS.has(key)) {
         if (!isObject(value)) fail(here, 'must be an object of schemas');
         else
           for (const [name, item] of Object.entries(value)) {
-            const problem = key === 'patternProperties' ? patternProblem(name) : null;
+            const problem = key === 'patternProperties' ? faultOf(name) : null;
             if (problem !== null) fail([...here, name], `is a pattern that ${problem}`);
             visit(item, [...here, name]);
           }

@@ -1,10 +1,56 @@
 import { describe, expect, it } from 'vitest';
 import { TestClock } from './clock.ts';
-import { Turns } from './turns.ts';
+import { atOnce, inTurns, type Steps, Turns } from './turns.ts';
 
 const loopTurns = async (count: number): Promise<void> => {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
 };
+
+describe('work in steps', () => {
+  /** Each step takes so many milliseconds; `order` notes which ran, and when others had the event loop. */
+  function* steps(clock: TestClock, order: string[], ms: readonly number[]): Steps<string> {
+    for (const [index, one] of ms.entries()) {
+      clock.jump(one);
+      order.push(`step ${index}`);
+      yield;
+    }
+    return 'done';
+  }
+
+  it('gives the event loop to others once four milliseconds are over, and after each longer step', async () => {
+    const clock = new TestClock();
+    const order: string[] = [];
+    const watch = () => {
+      order.push('others');
+      if (order.length < 20) setImmediate(watch);
+    };
+    setImmediate(watch);
+    expect(await inTurns(steps(clock, order, [1, 1, 2, 1, 30, 9]), clock)).toBe('done');
+    const first = order.slice(0, order.indexOf('step 5') + 1);
+    const without = first.filter((one, i) => one !== 'others' || first[i - 1] !== 'others');
+    expect(without).toEqual(['step 0', 'step 1', 'step 2', 'others', 'step 3', 'step 4', 'others', 'step 5']);
+  });
+
+  it('has one turn where it takes no time, and where nobody waits for it', async () => {
+    const clock = new TestClock();
+    const order: string[] = [];
+    setImmediate(() => order.push('others'));
+    expect(atOnce(steps(clock, order, [50, 50]))).toBe('done');
+    expect(await inTurns(steps(clock, order, [1, 1]), clock)).toBe('done');
+    expect(order).not.toContain('others');
+  });
+
+  it('fails as its step does', async () => {
+    const clock = new TestClock();
+    const failing = function* (): Steps<void> {
+      clock.jump(5);
+      yield;
+      throw new Error('a step failed');
+    };
+    await expect(inTurns(failing(), clock)).rejects.toThrow('a step failed');
+    expect(() => atOnce(failing())).toThrow('a step failed');
+  });
+});
 
 describe('Turns', () => {
   it('runs one piece of work in a turn of the event loop, and lets others in between two of them', async () => {

@@ -4,6 +4,35 @@ import type { Clock } from './clock.ts';
 /** Resolves in the next turn of the event loop: the sockets of all others are served before. */
 export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
+/** Work in steps, and what comes of it: each `yield` is a place where others may have the event loop. */
+export type Steps<T> = Generator<void, T>;
+
+/** For how many milliseconds steps may follow each other in one turn. */
+const STEPS_MS = 4;
+
+/** Takes the steps one behind the other, for what is small or nobody waits for. */
+export function atOnce<T>(steps: Steps<T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+}
+
+/**
+ * Takes the steps in as many turns of the event loop as they need, four milliseconds or one step each. Never to be called
+ * within a write transaction: on SQLite all other writes would wait for every one of these turns.
+ */
+export async function inTurns<T>(steps: Steps<T>, clock: Pick<Clock, 'monotonic'>): Promise<T> {
+  let began = clock.monotonic();
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+    if (clock.monotonic() - began < STEPS_MS) continue;
+    await nextTurn();
+    began = clock.monotonic();
+  }
+}
+
 /** A turn of so many milliseconds is as short as any other work. */
 const SHORT_MS = 0.1;
 /** How many times as long as its turn an organisation waits for its next one: it has a quarter of the loop at most. */

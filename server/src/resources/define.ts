@@ -88,8 +88,10 @@ function createAction<N extends TenantTable, V extends VersionTable>(
   spec: ResourceSpec<N, V>,
   create: NonNullable<ResourceSpec<N, V>['create']>,
 ): AnyAction {
+  const { prepare } = create;
   return action<unknown, unknown, unknown, object | null>({
     ...common(spec, 'create', 'POST', create, `Create ${one(spec)}`),
+    ...(prepare === undefined ? {} : { prepare: (body, given) => prepare(body, given) }),
     ...(create.tenant === undefined ? {} : { tenant: create.tenant }),
     query: create.query ?? null,
     body: create.body,
@@ -129,13 +131,14 @@ function updateAction<N extends TenantTable, V extends VersionTable>(
   spec: ResourceSpec<N, V>,
   update: NonNullable<ResourceSpec<N, V>['update']>,
 ): AnyAction {
-  const { method = 'PUT', own, ahead } = update;
+  const { method = 'PUT', own, prepare, ahead } = update;
   return action<Readonly<Record<string, string>>, unknown, unknown, unknown, unknown>({
     ...common(spec, 'update', method, update, `Update ${one(spec)}`),
     query: itemQuery(spec, undefined),
     body: update.body,
     response: update.response,
     ...(own === undefined ? {} : { own }),
+    ...(prepare === undefined ? {} : { prepare: (body, given) => prepare(body, given) }),
     ...(ahead === undefined ? {} : { ahead: (call) => ahead(call) }),
     run: async (call) => {
       const seen = update.archivedToo === true ? { ...spec, archives: false } : spec;

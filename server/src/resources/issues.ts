@@ -55,7 +55,7 @@ function printable(key: string): string {
 type RawIssue = z.core.$ZodIssue;
 
 /** The issues of a failed parse as path and message, at most 20, in the order found. */
-export function issuesOf(error: z.core.$ZodError, prefix = ''): Issue[] {
+export function issuesOf(error: Pick<z.core.$ZodError, 'issues'>, prefix = ''): Issue[] {
   const out: Issue[] = [];
   for (const issue of error.issues) {
     if (out.length >= MAX_ISSUES) break;

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Principal } from '../auth/principal.ts';
 import type { Clock } from '../kernel/clock.ts';
+import type { Steps } from '../kernel/turns.ts';
 import type { SystemTx, TenantContext, TenantTx } from '../store/ports.ts';
 import type { TableName } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
@@ -93,6 +94,12 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown, A = 
    */
   readonly own?: { readonly param: string; readonly fields: readonly string[] };
   /**
+   * What the body means, where it takes longer to find out than its schema does: in steps, before the transaction and
+   * outside any, so that neither requests nor other writes wait for it. What it answers is `call.prepared`. Throws
+   * `validation`.
+   */
+  prepare?(body: B, given: Pick<Call, 'checkHost'>): Steps<unknown>;
+  /**
    * What an action has to ask of others before its transaction, which may not wait for them. Reads what is needed for it
    * and answers the work, null for nothing; what that answers is `call.asked`.
    */
@@ -138,6 +145,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown, A = unknown> {
   audit(resourceId: string, change?: AuditedChange, workspaceId?: string | null): void;
   /** What still refers to an object, asked of every resource that has something to say (`resources/references.ts`). */
   references(to: ReferredTo): Promise<readonly Reference[]>;
+  /** What `prepare` has found out; null without it. */
+  readonly prepared: unknown;
   /** What `ahead` has found out; null without it. */
   readonly asked: A | null;
   /** Runs after the commit (cache invalidation on this node and the like); failures are logged, not answered. */
@@ -157,7 +166,7 @@ export interface AuditedChange {
  * organisations, of which it reads no content.
  */
 export interface OperatorAction<P = unknown, Q = unknown, B = unknown, R = unknown>
-  extends Omit<Action<P, Q, B, R>, 'auth' | 'run' | 'ahead'> {
+  extends Omit<Action<P, Q, B, R>, 'auth' | 'run' | 'ahead' | 'prepare'> {
   readonly auth: 'operator';
   run(call: OperatorCall<P, Q, B>): Promise<AnswerValue<NoInfer<R>>>;
 }
@@ -172,7 +181,17 @@ export function operatorAction<P, Q, B, R>(own: OperatorAction<P, Q, B, R>): Any
 export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
   extends Omit<
     Call<P, Q, B>,
-    'principal' | 'tenant' | 'tx' | 'audit' | 'vault' | 'checkHost' | 'publicUrl' | 'service' | 'references' | 'asked'
+    | 'principal'
+    | 'tenant'
+    | 'tx'
+    | 'audit'
+    | 'vault'
+    | 'checkHost'
+    | 'publicUrl'
+    | 'service'
+    | 'references'
+    | 'prepared'
+    | 'asked'
   > {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */

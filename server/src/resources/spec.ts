@@ -1,5 +1,6 @@
 /** What a resource declares; `define.ts` turns it into actions. */
 import type { z } from 'zod';
+import type { Steps } from '../kernel/turns.ts';
 import type { Query, Where } from '../store/ports.ts';
 import type { Row, TableName, TenantTable } from '../store/schema.ts';
 import type { ItemCall, ItemVerb } from './calls.ts';
@@ -134,6 +135,8 @@ export interface ResourceSpec<
         readonly answers?: AnswerForm;
         /** The answer shows a secret that is shown once (`Action.secretAnswer`). */
         readonly secretAnswer?: boolean;
+        /** As `Action.prepare`. */
+        prepare?(body: T['create'], given: Pick<Call, 'checkHost'>): Steps<unknown>;
       } & (
           | Creates<N, V, T['create'], AnswerValue<NoInfer<T['created']>>>
           | CreatesFirst<N, V, T['create'], AnswerValue<NoInfer<T['created']>>>
@@ -148,6 +151,8 @@ export interface ResourceSpec<
           readonly response: z.ZodType<unknown, T['updated']>;
           /** Archived rows are found too: the rule decides what may become of them. */
           readonly archivedToo?: boolean;
+          /** As `Action.prepare`. */
+          prepare?(body: T['update'], given: Pick<Call, 'checkHost'>): Steps<unknown>;
           /** As `Action.ahead`; the row is not there yet. */
           ahead?(call: ItemCall<unknown, T['update']>): Promise<Work<unknown> | null>;
           run(

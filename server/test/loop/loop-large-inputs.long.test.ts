@@ -4,19 +4,6 @@ import { BODY, type LoopCase, type LoopServer, MB, SMALL, startLoopServer } from
 /** Milliseconds of CPU for which one turn of the event loop may last. */
 const BAR = 20;
 
-/** What may take longer, and why. Nothing else may. */
-const EXCEPTIONS: readonly (readonly [title: RegExp, ms: number, why: string])[] = [
-  [/^a guardrail of 45,000 words/, 250, 'each word is checked when it is stored, and hidden in the audit row'],
-  [/^a guardrail with a schema/, 90, 'the schema is compiled, and hidden in the audit row'],
-  [/^a config of 9,000 guardrails/, 90, 'each is checked, and hidden in the audit row'],
-  [
-    /^(?:a config of 9,000 targets|a config with a text|a name)/,
-    60,
-    'the body is read, checked and hidden in one turn',
-  ],
-];
-const barOf = (title: string): number => EXCEPTIONS.find(([which]) => which.test(title))?.[1] ?? BAR;
-
 let loop: LoopServer;
 beforeAll(async () => {
   loop = await startLoopServer();
@@ -96,94 +83,196 @@ const DATA: readonly LoopCase[] = [
   },
 ];
 
-/** Bodies of the administration, as large and as heavy as they may be. `workspace` is the id of one. */
-const ADMIN: readonly (readonly [title: string, path: string, body: (workspace: string) => string])[] = [
+/**
+ * Bodies of the administration, as large and as heavy as they may be, or more so. `workspace` is the id of one. Each
+ * run sends another, because patterns that were compiled are kept.
+ */
+const guardrail = (workspace_id: string, checks: readonly object[]) =>
+  JSON.stringify({ name: 'x', workspace_id, checks });
+const config = (workspace_id: string, content: unknown) => JSON.stringify({ name: 'c', workspace_id, config: content });
+const words = (n: number, count: number, run: number) => times(count, (i) => `word ${n} ${i} ${run}`);
+const conditional = (run: number, more: object = { provider: '@openai' }) => ({
+  strategy: {
+    mode: 'conditional',
+    // biome-ignore lint/suspicious/noThenProperty: the name is the contract's
+    conditions: times(1_000, (i) => ({ query: { 'metadata.tier': { $eq: `v${run}${i}` } }, then: `t${i}` })),
+    default: 't0',
+  },
+  targets: times(1_000, (i) => ({ name: `t${i}`, ...more })),
+});
+const webhook = (n: number, headers: number, run: number) => ({
+  id: 'default.webhook',
+  parameters: {
+    webhookURL: 'https://8.8.8.8/',
+    headers: Object.fromEntries(times(headers, (i) => [`x-h${i}`, `value ${run} ${n} ${i}`])),
+  },
+});
+
+const ADMIN: readonly (readonly [
+  title: string,
+  path: string,
+  status: number,
+  body: (workspace: string, run: number) => string,
+])[] = [
   [
     'a guardrail of 45,000 words',
     '/guardrails',
-    (workspace_id) =>
-      JSON.stringify({
-        name: 'x',
-        workspace_id,
-        checks: times(50, (n) => ({
-          id: 'default.contains',
-          parameters: { words: times(900, (i) => `word ${n} ${i}`) },
-        })),
-      }),
+    200,
+    (id, run) =>
+      guardrail(
+        id,
+        times(50, (n) => ({ id: 'default.contains', parameters: { words: words(n, 900, run) } })),
+      ),
   ],
   [
     'a guardrail of 100 patterns',
     '/guardrails',
-    (workspace_id) =>
-      JSON.stringify({
-        name: 'x',
-        workspace_id,
-        checks: times(100, (n) => ({
+    200,
+    (id, run) =>
+      guardrail(
+        id,
+        times(100, (n) => ({
           id: 'default.regexMatch',
-          parameters: { rule: `(${times(300, (i) => `w${n}o${i}`).join('|')})` },
+          parameters: { rule: `(${times(300, (i) => `w${n}o${i}r${run}`).join('|')})` },
         })),
-      }),
+      ),
   ],
   [
     'a guardrail with a schema of 15,000 members',
     '/guardrails',
-    (workspace_id) =>
-      JSON.stringify({
-        name: 'x',
-        workspace_id,
-        checks: [
-          { id: 'default.jsonSchema', parameters: { schema: { anyOf: times(15_000, () => ({ type: 'string' })) } } },
-        ],
-      }),
+    400,
+    (id) =>
+      guardrail(id, [
+        { id: 'default.jsonSchema', parameters: { schema: { anyOf: times(15_000, () => ({ type: 'string' })) } } },
+      ]),
+  ],
+  [
+    'a guardrail with a schema of as many members as may be',
+    '/guardrails',
+    200,
+    (id) =>
+      guardrail(id, [
+        {
+          id: 'default.jsonSchema',
+          parameters: { schema: { anyOf: times(9_000, (i) => ({ type: 'string', maxLength: i })) } },
+        },
+      ]),
+  ],
+  [
+    'a guardrail with a schema of 5,000 patterns',
+    '/guardrails',
+    400,
+    (id, run) =>
+      guardrail(id, [
+        {
+          id: 'default.jsonSchema',
+          parameters: { schema: { anyOf: times(5_000, (i) => ({ pattern: `^a{400}${run}x${i}$` })) } },
+        },
+      ]),
+  ],
+  [
+    'a guardrail of 100 webhooks with 50 secrets each',
+    '/guardrails',
+    200,
+    (id, run) =>
+      guardrail(
+        id,
+        times(100, (n) => webhook(n, 50, run)),
+      ),
+  ],
+  [
+    'a guardrail of 100 webhooks with too many secrets',
+    '/guardrails',
+    400,
+    (id, run) =>
+      guardrail(
+        id,
+        times(100, (n) => webhook(n, 90, run)),
+      ),
+  ],
+  ['a config of 1,000 conditional targets', '/configs', 200, (id, run) => config(id, conditional(run))],
+  [
+    'a config of 1,000 conditional targets with settings of their own',
+    '/configs',
+    200,
+    (id, run) =>
+      config(id, conditional(run, { provider: '@openai', retry: { attempts: 2 }, override_params: { model: 'm' } })),
+  ],
+  [
+    'a config of 1,000 conditional targets, as text',
+    '/configs',
+    200,
+    (id, run) => config(id, JSON.stringify(conditional(run))),
   ],
   [
     'a config of 9,000 targets',
     '/configs',
-    (workspace_id) =>
-      JSON.stringify({
-        name: 'c',
-        workspace_id,
-        config: { strategy: { mode: 'fallback' }, targets: times(9_000, () => ({ provider: '@openai' })) },
-      }),
+    400,
+    (id) => config(id, { strategy: { mode: 'fallback' }, targets: times(9_000, () => ({ provider: '@openai' })) }),
   ],
   [
     'a config of 9,000 guardrails',
     '/configs',
-    (workspace_id) =>
-      JSON.stringify({
-        name: 'c',
-        workspace_id,
-        config: {
-          provider: '@openai',
-          input_guardrails: times(9_000, () => ({ 'default.contains': { words: ['a'] } })),
-        },
+    400,
+    (id) =>
+      config(id, {
+        provider: '@openai',
+        input_guardrails: times(9_000, () => ({ 'default.contains': { words: ['a'] } })),
+      }),
+  ],
+  [
+    'a config of 45,000 words in guardrails',
+    '/configs',
+    200,
+    (id, run) =>
+      config(id, {
+        provider: '@openai',
+        input_guardrails: times(50, (n) => ({ id: `i${n}`, 'default.contains': { words: words(n, 900, run) } })),
       }),
   ],
   [
     'a config with a list of 45,000 numbers',
     '/configs',
-    (workspace_id) =>
-      JSON.stringify({
-        name: 'c',
-        workspace_id,
-        config: { provider: '@openai', override_params: { x: Array(45_000).fill(1) } },
+    200,
+    (id) => config(id, { provider: '@openai', override_params: { x: Array(45_000).fill(1) } }),
+  ],
+  [
+    'a config with 20,000 ids',
+    '/configs',
+    200,
+    (id) =>
+      config(id, {
+        provider: '@openai',
+        override_params: { x: times(20_000, (i) => `018f3c5e-7b1a-7000-8000-${String(i).padStart(12, '0')}`) },
+      }),
+  ],
+  [
+    'a config with 1,000 texts that are JSON',
+    '/configs',
+    200,
+    (id, run) =>
+      config(id, {
+        provider: '@openai',
+        override_params: { x: times(1_000, () => JSON.stringify(times(10, (i) => ({ a: `b${i}${run}` })))) },
       }),
   ],
   [
     'a config with a text of 1 MB',
     '/configs',
-    (workspace_id) =>
-      JSON.stringify({
-        name: 'c',
-        workspace_id,
-        config: { provider: '@openai', override_params: { x: fill('word ', 1_040_000) } },
-      }),
+    200,
+    (id) => config(id, { provider: '@openai', override_params: { x: fill('word ', 1_040_000) } }),
   ],
-  ['a name of 1 MB', '/providers', () => JSON.stringify({ name: 'a'.repeat(1_040_000) })],
-  ['empty lists', '/configs', () => `{"name":"c","config":{"x":[${fill('[],', 1_040_000)}1]}}`],
+  ['a name of 1 MB', '/providers', 400, () => JSON.stringify({ name: 'a'.repeat(1_040_000) })],
+  [
+    '60,000 fields that are not known',
+    '/providers',
+    400,
+    () => JSON.stringify(Object.fromEntries(times(60_000, (i) => [`key${i}`, 1]))),
+  ],
+  ['empty lists', '/configs', 400, () => `{"name":"c","config":{"x":[${fill('[],', 1_040_000)}1]}}`],
 ];
 
-describe('the event loop is not held for longer than 20 ms, or a named exception, by', () => {
+describe('the event loop is not held for longer than 20 ms by', () => {
   it.each(DATA)(
     '$title',
     async (one) => {
@@ -194,11 +283,28 @@ describe('the event loop is not held for longer than 20 ms, or a named exception
 
   it.each(ADMIN)(
     '%s',
-    async (title, path, body) => {
-      const one = { title, path, key: loop.admin, body: body(loop.workspace) };
-      const bar = barOf(title);
-      expect(await loop.measured(one, bar)).toBeLessThan(bar);
+    async (title, path, status, body) => {
+      const { admin: key, workspace } = loop;
+      const one = { title, path, key, body: (run: number) => body(workspace, run), statuses: [status] };
+      expect(await loop.measured(one, BAR)).toBeLessThan(BAR);
     },
     120_000,
   );
+
+  it('a config of 1,000 conditional targets that takes the place of another', async () => {
+    const { admin: key, workspace, url } = loop;
+    const headers = { 'x-gateway-api-key': key, 'content-type': 'application/json' };
+    const made = await fetch(`${url}/v1/configs`, { method: 'POST', headers, body: config(workspace, conditional(9)) });
+    const { slug } = (await made.json()) as { slug: string };
+    const body = (run: number) => JSON.stringify({ config: conditional(run) });
+    const one = {
+      title: 'a config that is replaced',
+      method: 'PUT',
+      path: `/configs/${slug}`,
+      key,
+      body,
+      statuses: [200],
+    };
+    expect(await loop.measured(one, BAR)).toBeLessThan(BAR);
+  }, 120_000);
 });

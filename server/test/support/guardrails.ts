@@ -1,7 +1,8 @@
 import { canonically } from '../../src/guardrails/canonical.ts';
-import { checksSchema } from '../../src/guardrails/catalog.ts';
+import { readChecks } from '../../src/guardrails/catalog.ts';
 import type { CheckHttpClient, Common, Judgement, Subject, Target, TextPart } from '../../src/guardrails/check.ts';
 import { CHECKS } from '../../src/guardrails/checks/index.ts';
+import { atOnce } from '../../src/kernel/turns.ts';
 import { issuesOf } from '../../src/resources/issues.ts';
 
 export type SubjectParts = Partial<Omit<Subject, 'header' | 'latest' | 'request' | 'answer' | 'texts'>> & {
@@ -68,7 +69,7 @@ export function outsideOf(
 
 /** Problems of one check's parameters as `path: message`; empty when they are accepted. */
 export function problems(id: string, parameters: unknown, target: Target = 'llm'): string[] {
-  const parsed = checksSchema(target).safeParse([{ id, parameters }]);
+  const parsed = atOnce(readChecks(target, [{ id, parameters }]));
   return parsed.success ? [] : issuesOf(parsed.error).map(({ path, message }) => `${path}: ${message}`);
 }
 

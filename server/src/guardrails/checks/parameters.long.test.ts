@@ -3,8 +3,9 @@ import { expect, it } from 'vitest';
 import { PII_CATEGORIES } from '../../../test/support/cost.ts';
 import { outsideOf, type SubjectParts, subjectOf } from '../../../test/support/guardrails.ts';
 import { CASES } from '../../../test/support/hosted-cases.ts';
+import { atOnce } from '../../kernel/turns.ts';
 import { issuesOf } from '../../resources/issues.ts';
-import { checksSchema, compileCheck } from '../catalog.ts';
+import { compileCheck, readChecks } from '../catalog.ts';
 import { CheckError } from '../check.ts';
 import { CHECKS } from './index.ts';
 
@@ -172,7 +173,7 @@ it.each([...CHECKS.keys()])(
           if (path.length === 0 && !inside) parameters = value;
           else if (at !== undefined) parameters = put(parameters, inside ? [...path, more] : path, value);
         }
-        const parsed = checksSchema('llm').safeParse([{ id, parameters }]);
+        const parsed = atOnce(readChecks('llm', [{ id, parameters }]));
         if (!parsed.success) {
           refused += 1;
           for (const { path, message } of issuesOf(parsed.error, 'checks')) {

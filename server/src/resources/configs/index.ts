@@ -5,6 +5,7 @@ import type { JsonValue } from '../../kernel/json.ts';
 import { itemsOf, MAX_ITEMS } from '../../kernel/json-items.ts';
 import { JsonScanError, scanJson } from '../../kernel/json-scan.ts';
 import { quotedName } from '../../kernel/quoted.ts';
+import { atOnce, type Steps } from '../../kernel/turns.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { flagOf, name, toIso } from '../body-fields.ts';
@@ -19,7 +20,7 @@ import { type Reference, type ReferredTo, refuseWhileReferredTo } from '../refer
 import type { Call } from '../resource.ts';
 import { resourceSpec } from '../spec.ts';
 import { type ConfigWarning, lintConfig } from './lint.ts';
-import { type Config, guardrailSlugs, parseConfig, providerSlugs } from './schema.ts';
+import { type Config, guardrailSlugs, providerSlugs, readConfig } from './schema.ts';
 import { maskConfig, openConfig, sealConfig } from './secrets.ts';
 import { describeConfig } from './structure.ts';
 
@@ -148,14 +149,11 @@ async function presentVersion(row: Row<'configs'>, version: Row<'config_versions
 }
 
 /** The checked config of a body. Throws 400 with `param: config.<path>`. */
-async function readConfig(call: Call, workspaceId: string, input: unknown): Promise<Config> {
-  const parsed = parseConfig(typeof input === 'string' ? parseText(input) : input, {
-    checkHost: call.checkHost,
-    saved: true,
-  });
-  if (!parsed.ok) throw refuseIssues('config', parsed.issues);
-  await checkGuardrails(call, workspaceId, parsed.config);
-  return parsed.config;
+function* checked(input: unknown, { checkHost }: Pick<Call, 'checkHost'>): Steps<Config> {
+  const value = typeof input === 'string' ? yield* readText(input) : input;
+  const read = yield* readConfig(value, { checkHost, saved: true });
+  if (!read.ok) throw refuseIssues('config', read.issues);
+  return read.config;
 }
 
 /**
@@ -183,7 +181,8 @@ async function versionOf(call: Call, config: Config, former: Row<'config_version
 
 async function create(call: Call<unknown, unknown, CreateBody>) {
   const workspaceId = requireWorkspace(call);
-  const config = await readConfig(call, workspaceId, call.body.config);
+  const config = call.prepared as Config;
+  await checkGuardrails(call, workspaceId, config);
   const now = call.clock.now();
   const id = uuidv7(call.clock);
   const version = await versionOf(call, config, null);
@@ -221,14 +220,17 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: Row<'config
   if (body.name !== undefined) patch.name = body.name;
   if (body.status !== undefined) patch.status = body.status;
   if (body.config === undefined) return { patch, answer: { version_id: row.version_id } };
-  return saved(call, row, patch, await readConfig(call, row.workspace_id, body.config), former);
+  const config = call.prepared as Config;
+  await checkGuardrails(call, row.workspace_id, config);
+  return saved(call, row, patch, config, former);
 }
 
 async function restore(call: Call, row: Row<'configs'>, former: Row<'config_versions'>) {
   if (row.status === 'archived') throw notFound();
   const opened = await openConfig(call.vault, call.tenant, former.id, former.config);
   // The rules may have become stricter since it was saved.
-  const config = await readConfig(call, row.workspace_id, opened);
+  const config = atOnce(checked(opened, call));
+  await checkGuardrails(call, row.workspace_id, config);
   const patch = { updated_by: actorId(call.principal), last_updated_at: call.clock.now() };
   const current = (await call.tx.find('config_versions', { id: row.version_id })) ?? null;
   return saved(call, row, patch, config, current);
@@ -294,6 +296,7 @@ const spec = resourceSpec({
     tenant: 'workspace',
     body: createBody,
     response: created,
+    prepare: ({ config }, given) => checked(config, given),
     run: create,
   },
   update: {
@@ -301,6 +304,9 @@ const spec = resourceSpec({
     archivedToo: true,
     body: updateBody,
     response: updated,
+    prepare: function* ({ config }, given) {
+      return config === undefined ? null : yield* checked(config, given);
+    },
     run: update,
   },
   remove: { referred: stillUsed },
@@ -312,9 +318,10 @@ function stillUsed({ kind, name: by }: Reference): string {
 }
 
 /** JSON text as strictly as a body: duplicate keys, depth and size are refused. */
-function parseText(text: string): unknown {
+function* readText(text: string): Steps<unknown> {
   try {
     scanJson(Buffer.from(text), []);
+    yield;
     const value = JSON.parse(text) as JsonValue;
     if (itemsOf(value) > MAX_ITEMS) throw refuse('config', `must not have more than ${MAX_ITEMS} items in its lists`);
     return value;

@@ -28,8 +28,8 @@ function aliasesOf(level: Level): Map<string, string> {
 type Path = (string | number)[];
 
 /**
- * Copies a JSON value with the keys of the config format in snake case. Content below `override_params`, `metadata`,
- * check parameters and queries keeps its spelling. Collects what no schema can say well: text that cannot be stored,
+ * A JSON value with the keys of the config format in snake case. Content below `override_params`, `metadata`,
+ * check parameters and queries keeps its spelling and is the value that was given. Collects what no schema can say well: text that cannot be stored,
  * keys given in both spellings, the old `options` format, masked secrets.
  */
 export function normalise(value: unknown): { value: unknown; issues: Issue[] } {
@@ -48,20 +48,32 @@ export function normalise(value: unknown): { value: unknown; issues: Issue[] } {
     return result;
   }
 
+  /** Content is looked at, and not copied: there may be a megabyte of it. */
+  function check(input: unknown): void {
+    if (path.length > MAX_DEPTH) report(`is nested deeper than ${MAX_DEPTH} levels`);
+    else if (typeof input === 'string') {
+      if (!isCleanText(input)) report('must not contain U+0000 or unpaired surrogates');
+    } else if (typeof input === 'number') {
+      if (!Number.isFinite(input)) report('must be a finite number');
+    } else if (Array.isArray(input)) {
+      for (let index = 0; index < input.length; index++) {
+        path.push(index);
+        check(input[index]);
+        path.pop();
+      }
+    } else if (typeof input === 'object' && input !== null) {
+      for (const key of Object.keys(input)) {
+        if (!keyAllowed(key)) continue;
+        path.push(key);
+        check((input as Record<string, unknown>)[key]);
+        path.pop();
+      }
+    } else if (typeof input !== 'boolean' && input !== null) report('must be a JSON value');
+  }
+
   function plain(input: unknown): unknown {
-    if (path.length > MAX_DEPTH) return report(`is nested deeper than ${MAX_DEPTH} levels`);
-    if (typeof input === 'string')
-      return isCleanText(input) ? input : report('must not contain U+0000 or unpaired surrogates');
-    if (typeof input === 'number') return Number.isFinite(input) ? input : report('must be a finite number');
-    if (input === null || typeof input === 'boolean') return input;
-    if (Array.isArray(input)) return input.map((item, index) => at(index, () => plain(item)));
-    if (typeof input !== 'object') return report('must be a JSON value');
-    const out: [string, unknown][] = [];
-    for (const [key, item] of Object.entries(input)) {
-      if (!keyAllowed(key)) continue;
-      out.push([key, at(key, () => plain(item))]);
-    }
-    return Object.fromEntries(out);
+    check(input);
+    return input;
   }
 
   function keyAllowed(key: string): boolean {

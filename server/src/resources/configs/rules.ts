@@ -1,9 +1,10 @@
 /** What one field of a config demands of another (10.2, 10.8). All functions only collect issues. */
-import { checksSchema } from '../../guardrails/catalog.ts';
+import { readChecks } from '../../guardrails/catalog.ts';
 import type { Phase } from '../../guardrails/check.ts';
 import { CHECKS } from '../../guardrails/checks/index.ts';
 import { inlineChecks } from '../../guardrails/compile.ts';
 import { METADATA_HEADERS } from '../../kernel/header-names.ts';
+import type { Steps } from '../../kernel/turns.ts';
 import { providerById } from '../../providers/catalog.ts';
 import type { CheckHost } from '../body-fields.ts';
 import { urlFaults } from '../guardrails/secrets.ts';
@@ -42,10 +43,16 @@ export interface RuleOptions {
   readonly saved: boolean;
 }
 
-export function checkRules(config: Config, options: RuleOptions): Issue[] {
+export function* checkRules(config: Config, options: RuleOptions): Steps<Issue[]> {
   const issues: Issue[] = [];
   checkCaps(config, issues);
-  walk(config, [], (node, path) => checkNode(node, path, options, issues));
+  const nodes: [Config, Path][] = [];
+  walk(config, [], (node, path) => nodes.push([node, path]));
+  for (const [node, path] of nodes) {
+    yield;
+    yield* checkNode(node, path, options, issues);
+  }
+  yield;
   checkPatterns(config, issues);
   return issues;
 }
@@ -90,7 +97,7 @@ function checkCaps(config: Config, issues: Issue[]): void {
   }
 }
 
-function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue[]): void {
+function* checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue[]): Steps<void> {
   const report = (at: Path, message: string) => issues.push({ path: formatPath([...path, ...at]), message });
   const before = issues.length;
   checkPassthrough(node, path.length === 0, report);
@@ -113,7 +120,7 @@ function checkNode(node: Config, path: Path, options: RuleOptions, issues: Issue
     report(['metadata'], 'is about the whole request: it belongs to the root of the config');
   }
   checkForwardHeaders(node, options.headerPrefixes, report);
-  checkGuardrails(node, options, report);
+  yield* checkGuardrails(node, options, report);
   if (issues.length === before && !isComplete(node)) {
     report(
       [],
@@ -135,8 +142,7 @@ function checkPassthrough(node: Config, root: boolean, report: Report): void {
 }
 
 /** Checks inside a config follow the rules of those of a guardrail. */
-function checkGuardrails(node: Config, options: RuleOptions, report: Report): void {
-  const schema = checksSchema('llm');
+function* checkGuardrails(node: Config, options: RuleOptions, report: Report): Steps<void> {
   for (const list of GUARDRAIL_LISTS) {
     for (const [index, item] of (node[list] ?? []).entries()) {
       if (typeof item === 'string') continue;
@@ -149,7 +155,7 @@ function checkGuardrails(node: Config, options: RuleOptions, report: Report): vo
           report([list, index, check.id], 'is neither a known key nor a check id');
           continue;
         }
-        for (const issue of schema.safeParse([check]).error?.issues ?? []) {
+        for (const issue of (yield* readChecks('llm', [check])).error?.issues ?? []) {
           // `[0].id` and `[0].parameters.rule` of a list of one.
           report([list, index, check.id, ...(issue.path.slice(2) as Path)], issue.message);
         }
@@ -163,7 +169,7 @@ function checkGuardrails(node: Config, options: RuleOptions, report: Report): vo
   for (const list of HOOK_LISTS) {
     for (const [index, { checks = [] }] of (node[list] ?? []).entries()) {
       if (checks.length === 0) continue;
-      for (const issue of schema.safeParse(checks).error?.issues ?? []) {
+      for (const issue of (yield* readChecks('llm', checks)).error?.issues ?? []) {
         report([list, index, 'checks', ...(issue.path as Path)], issue.message);
       }
       for (const [at, check] of checks.entries()) {

@@ -1,12 +1,14 @@
 import { inlineChecks } from '../../guardrails/compile.ts';
+import { isObject } from '../../kernel/json.ts';
+import { atOnce, type Steps } from '../../kernel/turns.ts';
 import type { CheckHost } from '../body-fields.ts';
-import { type Issue, issuesOf } from '../issues.ts';
+import { formatPath, type Issue, issuesOf } from '../issues.ts';
 import { normalise } from './normalise.ts';
 import { checkRules, walk } from './rules.ts';
-import { type Config, configSchema, GUARDRAIL_LISTS, HOOK_LISTS } from './structure.ts';
+import { type Config, GUARDRAIL_LISTS, HOOK_LISTS, levelSchema, MAX_TARGETS } from './structure.ts';
 
 export type { Config, Hook, InlineGuardrail, Strategy } from './structure.ts';
-export { ACCOUNT_KEYS, accountSettings, accountValue, configSchema, SECRET_KEYS } from './structure.ts';
+export { ACCOUNT_KEYS, accountSettings, accountValue, SECRET_KEYS } from './structure.ts';
 
 export interface ParseOptions {
   /** Syntax and address rules for `custom_host`: null, or what is wrong. */
@@ -31,16 +33,43 @@ const MAX_ISSUES = 20;
  * (`guardrailSlugs`), providers and virtual keys when a request uses them.
  */
 export function parseConfig(value: unknown, options: ParseOptions): ParsedConfig {
+  return atOnce(readConfig(value, options));
+}
+
+/** The same, in steps: a config may have a thousand targets, and each of them a hundred checks. */
+export function* readConfig(value: unknown, options: ParseOptions): Steps<ParsedConfig> {
   const { value: normal, issues } = normalise(value);
   if (issues.length > 0) return { ok: false, issues };
-  const parsed = configSchema.safeParse(normal);
-  if (!parsed.success) return { ok: false, issues: issuesOf(parsed.error) };
-  const broken = checkRules(parsed.data, {
+  const config = yield* readLevel(normal, [], issues);
+  if (config === null || issues.length > 0) return { ok: false, issues: issues.slice(0, MAX_ISSUES) };
+  const broken = yield* checkRules(config, {
     checkHost: options.checkHost,
     headerPrefixes: options.headerPrefixes ?? DEFAULT_PREFIXES,
     saved: options.saved ?? false,
   });
-  return broken.length > 0 ? { ok: false, issues: broken.slice(0, MAX_ISSUES) } : { ok: true, config: parsed.data };
+  return broken.length > 0 ? { ok: false, issues: broken.slice(0, MAX_ISSUES) } : { ok: true, config };
+}
+
+/** The root or a target with all that is below it; null, or a value of no use, where `issues` says why. */
+function* readLevel(value: unknown, path: (string | number)[], issues: Issue[]): Steps<Config | null> {
+  yield;
+  const read = levelSchema.safeParse(value);
+  if (!read.success) issues.push(...issuesOf(read.error, formatPath(path)));
+  const { targets: given, ...level } = read.data ?? { targets: below(value) };
+  if (given === undefined) return level;
+  const targets: Config[] = [];
+  for (const [index, one] of given.entries()) {
+    if (issues.length >= MAX_ISSUES) return null;
+    const target = yield* readLevel(one, [...path, 'targets', index], issues);
+    if (target !== null) targets.push(target);
+  }
+  return { ...level, targets };
+}
+
+/** The targets of a level that is not valid itself: what is wrong with them is of interest all the same. */
+function below(value: unknown): unknown[] | undefined {
+  const targets = isObject(value) ? value.targets : undefined;
+  return Array.isArray(targets) && targets.length <= MAX_TARGETS ? targets : undefined;
 }
 
 /** Every stored provider and virtual key named anywhere in a config, with where: `targets[1].provider`. */

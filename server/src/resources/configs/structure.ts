@@ -1,5 +1,5 @@
 /**
- * The config object: one schema for the root and for every target. Structure lives here, what one field
+ * The config object: one schema for the root and for every target, each read by itself. Structure lives here, what one field
  * demands of another in `rules.ts`, conditions of the conditional strategy in `conditions.ts`.
  */
 import { z } from 'zod';
@@ -240,15 +240,15 @@ export interface Config extends z.output<typeof withoutAccount> {
 }
 
 /** What no strategy takes; `rules.ts` says how many each does. */
-const MAX_TARGETS = 1_000;
+export const MAX_TARGETS = 1_000;
 
-export const configSchema: z.ZodType<Config> = z.strictObject({
+/** A root or target by itself: what its `targets` hold is read by the same schema, one by one (`schema.ts`). */
+export const levelSchema: z.ZodType<Omit<Config, 'targets'> & { targets?: unknown[] | undefined }> = z.strictObject({
   ...keys,
   ...account,
-  get targets() {
-    return z.array(configSchema).min(1).max(MAX_TARGETS).optional();
-  },
+  targets: z.array(z.unknown()).min(1).max(MAX_TARGETS).optional(),
 });
+
 /** JSON Schema of the root, for the API description; a target is described by the same keys. */
 export function describeConfig(): Record<string, unknown> {
   const targets = z.array(z.record(z.string(), z.unknown())).min(1).optional();

@@ -1,5 +1,6 @@
-import { checksSchema } from '../../guardrails/catalog.ts';
+import { idProblem, readChecks } from '../../guardrails/catalog.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
+import type { Steps } from '../../kernel/turns.ts';
 import type { Row, StoredCheck } from '../../store/schema.ts';
 import { toIso } from '../body-fields.ts';
 import { actorId, refuse, refuseIssues } from '../common.ts';
@@ -62,9 +63,17 @@ async function presentDetail(row: Guardrail, call: Call) {
   };
 }
 
-/** Checks of a body under the catalogue's rules. Throws 400 whose `param` is the path of the fault. */
-function checked({ checkHost }: Pick<Call, 'checkHost'>, given: readonly CheckInput[], target: Target): StoredCheck[] {
-  const read = checksSchema(target).safeParse(given);
+/**
+ * Checks of a body under the catalogue's rules. Throws 400 whose `param` is the path of the fault.
+ *
+ * @param target null where only the row knows it
+ */
+function* checked(
+  given: readonly CheckInput[],
+  target: Target | null,
+  { checkHost }: Pick<Call, 'checkHost'>,
+): Steps<StoredCheck[]> {
+  const read = yield* readChecks(target, given);
   if (!read.success) throw refuseIssues('', issuesOf(read.error, 'checks'));
   for (const [index, { parameters }] of read.data.entries()) {
     for (const { name, problem } of urlFaults(parameters ?? {}, checkHost)) {
@@ -78,7 +87,7 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
   const { body, clock } = call;
   const workspaceId = await LEVELS.place(call, 'a guardrail');
   const target = body.target ?? 'llm';
-  const stored = checked(call, body.checks, target);
+  const stored = call.prepared as StoredCheck[];
   const now = clock.now();
   const row: Guardrail = {
     id: uuidv7(clock),
@@ -107,7 +116,12 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: Guardrail) 
   const { body, clock } = call;
   const former = await currentVersion(call, 'guardrail_versions', row);
   const id = uuidv7(clock);
-  const stored = body.checks === undefined ? await reopened(call, former) : checked(call, body.checks, row.target);
+  const sent = call.prepared as StoredCheck[] | null;
+  for (const [index, check] of (sent ?? []).entries()) {
+    const problem = idProblem(check.id, row.target);
+    if (problem !== null) throw refuse(`checks[${index}].id`, problem);
+  }
+  const stored = sent ?? (await reopened(call, former));
   const checks = await sealChecks(call.vault, call.tenant, id, stored, former);
   return {
     patch: {
@@ -169,9 +183,17 @@ const spec = resourceSpec({
     },
     body: createBody,
     response: created,
+    prepare: ({ checks, target = 'llm' }, given) => checked(checks, target, given),
     run: create,
   },
-  update: { body: updateBody, response: updated, run: update },
+  update: {
+    body: updateBody,
+    response: updated,
+    prepare: function* ({ checks }, given) {
+      return checks === undefined ? null : yield* checked(checks, null, given);
+    },
+    run: update,
+  },
   remove: {
     referred: ({ kind, name }: Reference) => `This guardrail is still used: ${kind} ${name}. Take it out there first.`,
   },

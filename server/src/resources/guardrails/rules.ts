@@ -34,13 +34,20 @@ async function attachable(
   workspaceId: string | null,
   names: readonly string[],
 ): Promise<readonly Guardrail[]> {
-  if (names.length === 0) return [];
   const levels = workspaceId === null ? [null] : [workspaceId, null];
-  const ids = names.filter(isUuid).map((one) => one.toLowerCase());
-  const named = [{ slug: { in: names } }, { id: { in: ids } }];
-  const anyOf = levels.flatMap((workspace_id) => named.map((one) => ({ ...one, workspace_id })));
-  return tx.list('guardrails', { where: { status: 'active', target: 'llm' }, anyOf });
+  const found: Guardrail[] = [];
+  for (let from = 0; from < names.length; from += NAMES_AT_ONCE) {
+    const some = names.slice(from, from + NAMES_AT_ONCE);
+    const ids = some.filter(isUuid).map((one) => one.toLowerCase());
+    const named = [{ slug: { in: some } }, { id: { in: ids } }];
+    const anyOf = levels.flatMap((workspace_id) => named.map((one) => ({ ...one, workspace_id })));
+    found.push(...(await tx.list('guardrails', { where: { status: 'active', target: 'llm' }, anyOf })));
+  }
+  return found;
 }
+
+/** A statement takes a bounded number of values, and each name is up to four of them. */
+const NAMES_AT_ONCE = 1_000;
 
 /** Names of `names` that a workspace cannot attach. */
 export async function missingGuardrails(
@@ -49,7 +56,9 @@ export async function missingGuardrails(
   names: readonly string[],
 ): Promise<readonly string[]> {
   const found = await attachable(tx, workspaceId, names);
-  return names.filter((name) => !found.some((one) => isNameOf(name, one)));
+  const slugs = new Set(found.map(({ slug }) => slug));
+  const ids = new Set(found.map(({ id }) => id));
+  return names.filter((name) => !slugs.has(name) && !ids.has(name.toLowerCase()));
 }
 
 /** How a guardrail is named in answers. */

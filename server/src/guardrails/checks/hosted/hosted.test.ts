@@ -3,7 +3,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { problems, type SubjectParts, subjectOf } from '../../../../test/support/guardrails.ts';
 import { assertionFault, CASES, type Case, FOUND, TEXT, TOKEN_URL } from '../../../../test/support/hosted-cases.ts';
 import { type HostedService, judgedBy, type Said, startHosted } from '../../../../test/support/hosted-service.ts';
-import { checksSchema, compileCheck } from '../../catalog.ts';
+import { atOnce } from '../../../kernel/turns.ts';
+import { compileCheck, readChecks } from '../../catalog.ts';
 import { CheckError } from '../../check.ts';
 import { CHECKS } from '../index.ts';
 
@@ -317,7 +318,7 @@ describe('a hosted check as it is saved', () => {
               where === 'parameters'
                 ? { ...given.parameters, [key]: odd }
                 : { ...given.parameters, credentials: { ...credentials, [key]: other } };
-            const parsed = checksSchema('llm').safeParse([{ id: given.id, parameters: sent }]);
+            const parsed = atOnce(readChecks('llm', [{ id: given.id, parameters: sent }]));
             const compiled = compileCheck({ id: given.id, is_enabled: true, parameters: sent }, 'llm');
             expect(compiled !== null).toBe(parsed.success);
             if (!parsed.success)
