@@ -96,8 +96,7 @@ function inspect(root: Schema): void {
         if (problem !== null) fail(here, problem);
       }
       if (key === 'enum' && !Array.isArray(value)) fail(here, 'must be a list');
-      if (SIZE_KEYS.has(key) && !(Number.isInteger(value) && Number(value) >= 0))
-        fail(here, 'must be a whole number');
+      if (SIZE_KEYS.has(key) && !(Number.isInteger(value) && Number(value) >= 0)) fail(here, 'must be a whole number');
       if (NUMBER_KEYS.has(key) && typeof value !== 'number') fail(here, 'must be a number');
       if (key === 'multipleOf' && !(typeof value === 'number' && value > 0)) fail(here, 'must be a number above 0');
       if (key === 'required' && !(Array.isArray(value) && value.every((name) => typeof name === 'string')))
