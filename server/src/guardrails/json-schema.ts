@@ -11,7 +11,7 @@ import { matchesPattern, patternCost, patternProblem, patternSize } from '../ker
 const MAX_STEPS = 20_000;
 const MAX_DEPTH = 200;
 const MAX_NODES = 10_000;
-/** Of all patterns of a schema (`patternCost`), about 15 ms: nobody else is served while they are compiled. */
+/** Of all patterns of a schema (`patternCost`), about 15 ms. Other requests wait while they are compiled. */
 const MAX_PATTERN_COST = 5_000;
 
 export class SchemaProblem extends Error {
