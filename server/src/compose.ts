@@ -97,7 +97,7 @@ async function commonOf(
   const accessLog = made === null ? null : lifecycle.own('access log', made);
   const { version } = JSON.parse(await readFile(PACKAGE, 'utf8')) as { version: string };
   const workspaces = config.metricsLabels.has('workspace');
-  const metrics = new Metrics({ clock, providers: new Set(PROVIDERS.keys()), workspaces });
+  const metrics = new Metrics({ providers: new Set(PROVIDERS.keys()), workspaces });
   return { config, log, notes: createNotes(log, clock), clock, lifecycle, worker, version, accessLog, metrics };
 }
 

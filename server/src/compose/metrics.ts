@@ -1,6 +1,5 @@
 /** `/metrics`: where its numbers come from, and where it is served. */
-import type { ServerResponse } from 'node:http';
-import { registerMetrics } from '../admin/metrics.ts';
+import { registerMetrics, sendMetrics } from '../admin/metrics.ts';
 import { LOOPBACK, listenOnLoopback } from '../http/loopback-listener.ts';
 import { Exposed } from '../telemetry/metrics/exposed.ts';
 import { Lag } from '../telemetry/metrics/lag.ts';
@@ -23,16 +22,20 @@ export function openMetrics(common: Common, parts: Parts): { listen(): Promise<s
   const { config, clock, log, lifecycle, metrics, worker } = common;
   const { front, kept } = parts;
   readNumbers(common, parts);
-  const snapshots = worker.primary === null ? () => metrics.snapshot() : workerMetrics(worker.primary, metrics, clock);
-  const exposed = new Exposed(snapshots, clock);
+  const families =
+    worker.primary === null ? async () => metrics.families() : workerMetrics(worker.primary, metrics, clock);
+  const exposed = new Exposed(families, clock);
   registerMetrics(front.app, { metrics: exposed, authenticator: kept.authenticator, clock, log });
   return {
     async listen() {
       if (config.metricsPort === null) return null;
       const listener = await listenOnLoopback(config.metricsPort, '/metrics', clock, (request, response) => {
         exposed.answer(request.headers.accept).then(
-          ({ contentType, body }) => write(response, 200, contentType, body),
-          (error: unknown) => write(response, 503, 'text/plain', Buffer.from(`${(error as Error).message}\n`)),
+          (answer) => sendMetrics(response, answer),
+          (error: unknown) => {
+            response.writeHead(503, { 'content-type': 'text/plain' });
+            response.end(`${(error as Error).message}\n`);
+          },
         );
       });
       lifecycle.own('metrics', listener);
@@ -40,11 +43,6 @@ export function openMetrics(common: Common, parts: Parts): { listen(): Promise<s
       return `http://${LOOPBACK}:${listener.address.port}/metrics`;
     },
   };
-}
-
-function write(response: ServerResponse, status: number, contentType: string, body: Buffer): void {
-  response.writeHead(status, { 'content-type': contentType, 'content-length': body.length });
-  response.end(body);
 }
 
 /** Numbers that are read when somebody asks. */

@@ -1,21 +1,21 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { CONTENT_TYPES, exposition, type Format, formatOf } from './exposition.ts';
-import type { FamilySnapshot } from './family-snapshot.ts';
+import type { FamilyValues } from './family-values.ts';
 
 export interface MetricsAnswer {
   readonly contentType: string;
-  readonly body: Buffer;
+  readonly pieces: readonly Buffer[];
 }
 
 /** The answers of `/metrics`. All that ask while one is made are given that one. */
 export class Exposed {
-  readonly #snapshots: () => Promise<readonly FamilySnapshot[]>;
+  readonly #families: () => Promise<readonly FamilyValues[]>;
   readonly #clock: Clock;
   readonly #running = new Map<Format, Promise<MetricsAnswer>>();
 
-  /** @param snapshots what there is to show: of this process, or of all that share the port */
-  constructor(snapshots: () => Promise<readonly FamilySnapshot[]>, clock: Clock) {
-    this.#snapshots = snapshots;
+  /** @param families what there is to show: of this process, or of all that share the port */
+  constructor(families: () => Promise<readonly FamilyValues[]>, clock: Clock) {
+    this.#families = families;
     this.#clock = clock;
   }
 
@@ -31,7 +31,7 @@ export class Exposed {
   }
 
   async #make(format: Format): Promise<MetricsAnswer> {
-    const body = await exposition(await this.#snapshots(), format, this.#clock);
-    return { contentType: CONTENT_TYPES[format], body };
+    const pieces = await exposition(await this.#families(), format, this.#clock);
+    return { contentType: CONTENT_TYPES[format], pieces };
   }
 }

@@ -1,7 +1,7 @@
 /** Metrics as text: Prometheus' format 0.0.4, and OpenMetrics 1.0. */
 import type { Clock } from '../../kernel/clock.ts';
 import { definitionOf, type FamilyDefinition } from './families.ts';
-import { type CellValues, type FamilySnapshot, Slices } from './family-snapshot.ts';
+import { type CellValues, type FamilyValues, Slices } from './family-values.ts';
 
 export type Format = 'text' | 'openmetrics';
 
@@ -10,7 +10,7 @@ export const CONTENT_TYPES: Readonly<Record<Format, string>> = {
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 };
 
-/** Characters of one piece of the answer. */
+/** Bytes of one piece of the answer. */
 const PIECE = 64 * 1024;
 
 /** The format that a client prefers; text where it says nothing. */
@@ -29,31 +29,50 @@ export function formatOf(accept: string | undefined): Format {
   return openmetrics > text ? 'openmetrics' : 'text';
 }
 
-/** The whole answer, written in slices. */
-export async function exposition(all: readonly FamilySnapshot[], format: Format, clock: Clock): Promise<Buffer> {
+/** The whole answer in pieces, written in slices: to join a megabyte would take a slice itself. */
+export async function exposition(
+  families: readonly FamilyValues[],
+  format: Format,
+  clock: Clock,
+): Promise<readonly Buffer[]> {
   const slices = new Slices(clock);
-  const pieces: Buffer[] = [];
-  let piece = '';
-  for (const { name, labels, cells } of all) {
+  const pieces = new Pieces();
+  for (const { name, labels, cells } of families) {
     if (cells.length === 0) continue;
     const definition = definitionOf(name);
     const family = format === 'openmetrics' && definition.type === 'counter' ? name.replace(/_total$/, '') : name;
-    piece += `# HELP ${family} ${definition.help}\n# TYPE ${family} ${definition.type}\n`;
+    pieces.write(`# HELP ${family} ${definition.help}\n# TYPE ${family} ${definition.type}\n`);
     for (const cell of cells) {
-      piece += sample(name, definition, labels, cell, format);
-      if (!slices.due()) continue;
-      pieces.push(Buffer.from(piece));
-      piece = '';
-      await slices.next();
-    }
-    if (piece.length >= PIECE) {
-      pieces.push(Buffer.from(piece));
-      piece = '';
+      pieces.write(sample(name, definition, labels, cell, format));
+      if (slices.due()) await slices.next();
     }
   }
-  if (format === 'openmetrics') piece += '# EOF\n';
-  pieces.push(Buffer.from(piece));
-  return Buffer.concat(pieces);
+  if (format === 'openmetrics') pieces.write('# EOF\n');
+  return pieces.end();
+}
+
+/** Text as bytes. Each cell is written at once: text that waits would be copied by every collection of garbage. */
+class Pieces {
+  readonly #done: Buffer[] = [];
+  #piece = Buffer.allocUnsafeSlow(PIECE);
+  #used = 0;
+
+  write(text: string): void {
+    // UTF-8 needs at most three bytes per UTF-16 unit.
+    if (this.#used + text.length * 3 > PIECE) this.#next(text.length * 3);
+    this.#used += this.#piece.write(text, this.#used);
+  }
+
+  end(): readonly Buffer[] {
+    this.#done.push(this.#piece.subarray(0, this.#used));
+    return this.#done;
+  }
+
+  #next(least: number): void {
+    this.#done.push(this.#piece.subarray(0, this.#used));
+    this.#piece = Buffer.allocUnsafeSlow(Math.max(PIECE, least));
+    this.#used = 0;
+  }
 }
 
 function sample(

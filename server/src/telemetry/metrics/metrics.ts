@@ -1,12 +1,10 @@
-import type { Clock } from '../../kernel/clock.ts';
 import type { RecordDraft } from '../recorder.ts';
 import { Cells } from './cells.ts';
 import type { FamilyName, ReadFamily } from './families.ts';
-import { type CellValues, type FamilySnapshot, Slices } from './family-snapshot.ts';
+import type { FamilyValues } from './family-values.ts';
 import { RequestMetrics } from './request-metrics.ts';
 
 export interface MetricsOptions {
-  readonly clock: Clock;
   /** Ids of the providers that there are. */
   readonly providers: ReadonlySet<string>;
   /** Some families have a label for the workspace. */
@@ -17,11 +15,9 @@ export interface MetricsOptions {
 export class Metrics {
   readonly #cells: Cells;
   readonly #requests: RequestMetrics;
-  readonly #clock: Clock;
   readonly #read = new Map<ReadFamily, () => number>();
 
-  constructor({ clock, providers, workspaces }: MetricsOptions) {
-    this.#clock = clock;
+  constructor({ providers, workspaces }: MetricsOptions) {
     this.#cells = new Cells(workspaces);
     this.#requests = new RequestMetrics({ cells: this.#cells, providers, workspaces });
     this.read('sluice_metrics_overflow_total', () => this.#cells.overflowed);
@@ -47,26 +43,15 @@ export class Metrics {
     return this.#cells.family(name).labels;
   }
 
-  /** What there is to show, in slices: the cells of a family go on counting while others are shown. */
-  async snapshot(): Promise<readonly FamilySnapshot[]> {
-    const slices = new Slices(this.#clock);
-    const all: FamilySnapshot[] = [];
-    for (const family of this.#cells.families()) {
-      const { name, labels, definition } = family;
-      if (definition.read !== true) {
-        const cells: CellValues[] = [];
-        for (const { labels, values } of family.cells) {
-          // Each cell is copied whole: the count of a histogram is the sum of its buckets.
-          cells.push({ labels, values: [...values] });
-          if (slices.due()) await slices.next();
-        }
-        all.push({ name, labels, cells });
-        continue;
-      }
-      const read = this.#read.get(name as ReadFamily);
-      const value = read?.();
-      if (value !== undefined && Number.isFinite(value))
+  /** What there is to show, as it is now and as it goes on: a cell is read whole, so a histogram's count is that of its buckets. */
+  families(): readonly FamilyValues[] {
+    const all: FamilyValues[] = [];
+    for (const { name, labels, cells, definition } of this.#cells.families()) {
+      if (definition.read !== true) all.push({ name, labels, cells });
+      const value = this.#read.get(name as ReadFamily)?.();
+      if (value !== undefined && Number.isFinite(value)) {
         all.push({ name, labels, cells: [{ labels: [], values: [value] }] });
+      }
     }
     return all;
   }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { TestClock } from '../../kernel/clock.ts';
 import { nextTurn } from '../../kernel/turns.ts';
-import type { FamilySnapshot } from './family-snapshot.ts';
+import type { FamilyValues } from './family-values.ts';
 import { Metrics } from './metrics.ts';
 import { type MetricsChannel, WorkerSums, workerMetrics } from './workers.ts';
 
@@ -30,7 +30,7 @@ function machine() {
     start(index: number, numbers: { requests: number; inFlight: number; lag: number; started: number }) {
       let alive = true;
       const { worker, primary } = pair(() => alive);
-      const metrics = new Metrics({ clock, providers: new Set(), workspaces: false });
+      const metrics = new Metrics({ providers: new Set(), workspaces: false });
       let requests = numbers.requests;
       metrics.read('sluice_records_dropped_total', () => requests);
       metrics.read('sluice_inflight', () => numbers.inFlight);
@@ -55,7 +55,7 @@ function machine() {
   };
 }
 
-const numberOf = (shown: readonly FamilySnapshot[], name: string) =>
+const numberOf = (shown: readonly FamilyValues[], name: string) =>
   shown.find((family) => family.name === name)?.cells[0]?.values[0];
 
 const numbers = { requests: 10, inFlight: 1, lag: 0.1, started: 1000 };
@@ -117,7 +117,7 @@ describe('metrics of several processes', () => {
   it('are refused, not told in part, when the primary process does not answer', async () => {
     const clock = new TestClock();
     const { worker } = pair();
-    const ask = workerMetrics(worker, new Metrics({ clock, providers: new Set(), workspaces: false }), clock);
+    const ask = workerMetrics(worker, new Metrics({ providers: new Set(), workspaces: false }), clock);
     const asked = ask().catch((error: Error) => error.message);
     await clock.advance(3_000);
     expect(await asked).toMatch(/do not answer/);

@@ -6,7 +6,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { definitionOf, FAMILY_NAMES } from './families.ts';
-import { type CellValues, type FamilySnapshot, Slices } from './family-snapshot.ts';
+import { type CellValues, type FamilyValues, Slices } from './family-values.ts';
 import type { Metrics } from './metrics.ts';
 
 /** A process's end of the channel between it and the primary process, or the other end. */
@@ -206,12 +206,11 @@ export function workerMetrics(
   channel: MetricsChannel,
   metrics: Metrics,
   clock: Clock,
-): () => Promise<readonly FamilySnapshot[]> {
+): () => Promise<readonly FamilyValues[]> {
   const waiting = new Map<number, (message: Extract<Message, { sluice: 'metrics.sum' }>) => void>();
   let asked = 0;
   const tell = async (id: number) => {
-    const all = await metrics.snapshot();
-    await sendParts(wireOf(all), clock, (cells, last) =>
+    await sendParts(wireOf(metrics.families()), clock, (cells, last) =>
       channel.send({ sluice: 'metrics.part', id, cells, last } satisfies Message),
     );
   };
@@ -238,19 +237,19 @@ export function workerMetrics(
       });
       channel.send({ sluice: 'metrics.ask', id } satisfies Message);
     });
-    return snapshotsOf(cells, answered, metrics);
+    return familiesOf(cells, answered, metrics);
   };
 }
 
-function* wireOf(all: readonly FamilySnapshot[]): Iterable<WireCell> {
+function* wireOf(all: readonly FamilyValues[]): Iterable<WireCell> {
   for (const { name, cells } of all) {
     const family = FAMILY_NAMES.indexOf(name);
-    for (const { labels, values } of cells) yield [family, labels, values];
+    for (const { labels, values } of cells) yield [family, labels, Array.from(values)];
   }
 }
 
 /** The sum with the labels that this process has: all have the same settings. */
-function snapshotsOf(cells: readonly WireCell[], answered: number, metrics: Metrics): readonly FamilySnapshot[] {
+function familiesOf(cells: readonly WireCell[], answered: number, metrics: Metrics): readonly FamilyValues[] {
   const byFamily = new Map<number, CellValues[]>();
   for (const [family, given, values] of cells) {
     const list = byFamily.get(family) ?? [];

@@ -2,21 +2,21 @@ import type { Clock } from '../../kernel/clock.ts';
 import { nextTurn } from '../../kernel/turns.ts';
 import type { FamilyName } from './families.ts';
 
-/** The numbers of one combination of label values, as `Cell` has them, at one moment. */
+/** The numbers of one combination of label values, as `Cell` has them. */
 export interface CellValues {
   readonly labels: readonly string[];
-  readonly values: readonly number[];
+  readonly values: ArrayLike<number>;
 }
 
 /** A family with what is to be shown of it. */
-export interface FamilySnapshot {
+export interface FamilyValues {
   readonly name: FamilyName;
   readonly labels: readonly string[];
   readonly cells: readonly CellValues[];
 }
 
-/** After so many milliseconds the rest waits for the next turn of the event loop. */
-const SLICE_MS = 1;
+/** After so many milliseconds the rest waits for the next turn of the event loop: with what the runtime adds, 2 ms at most. */
+const SLICE_MS = 0.5;
 
 /** Work that may be long, with turns of the event loop between its slices. */
 export class Slices {
