@@ -432,6 +432,7 @@ describe('what is used only at home', () => {
         'admin/invitations.ts',
         'admin/mailed-links.ts',
         'admin/metrics.ts',
+        'gateway/client-facts.ts',
         'gateway/run-call.ts',
         'llm/steps/authenticate.ts',
       ]),

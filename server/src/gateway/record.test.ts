@@ -43,3 +43,26 @@ it('a record tells who asked, how it ended and how long it took, to the microsec
     limits: { rates_at: 1 },
   });
 });
+
+const attempt = (began_ms: number | undefined, duration_ms: number) => ({
+  target: 'tool',
+  provider: 'mcp',
+  status: 200,
+  error: null,
+  began_ms,
+  duration_ms,
+});
+
+it.each([
+  ['one after the other', [attempt(5, 10), attempt(20, 10)], 20_000, 5_000],
+  ['at the same time, which counts once', [attempt(20, 10), attempt(5, 20), attempt(6, 1)], 25_000, 5_000],
+  ['that do not say when they began', [attempt(undefined, 10), attempt(undefined, 10)], 20_000, 20_000],
+  ['that took longer than the request', [attempt(undefined, 50)], 40_000, 0],
+  ['none', [], 0, 40_000],
+])('a source whose attempts were %s waited for them so long', (_title, attempts, upstream_us, pre_us) => {
+  const clock = new TestClock();
+  const { request } = testExchange({}, { clock });
+  clock.jump(40);
+  const draft = recordOf(headOf(request, new Outcome(), new LimitState()), { ...CALL, attempts });
+  expect(draft).toMatchObject({ latency_ms: 40, upstream_us, gateway_us: 40_000 - upstream_us, pre_us });
+});

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Principal } from '../auth/principal.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
+import { pathOnly } from '../kernel/path-only.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 
 /** The clocks that a request is timed by. */
@@ -26,6 +27,8 @@ export class RequestContext {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string | null;
+  /** For people; undefined where nobody names it. */
+  readonly spanName: string | undefined;
   readonly metadata: Readonly<Record<string, string>> | null;
   readonly principal: Principal | null;
   /** The one look at the workspace; null before it. */
@@ -38,10 +41,11 @@ export class RequestContext {
     this.time = storeClock.now();
     this.started = clock.monotonic();
     const traceparent = this.header('traceparent');
-    const parent = traceparent === undefined ? null : TRACEPARENT.exec(traceparent);
+    const parent = traceparent === undefined ? null : parentOf(traceparent);
     this.traceId = traceHeader(this, 'x-gateway-trace-id') ?? parent?.[1] ?? this.id;
     this.spanId = traceHeader(this, 'x-gateway-span-id') ?? this.id;
     this.parentSpanId = traceHeader(this, 'x-gateway-parent-span-id') ?? parent?.[2] ?? null;
+    this.spanName = spanName(this) ?? (parent === null ? undefined : spanOf(incoming));
     this.metadata = null;
     this.principal = null;
     this.snapshot = null;
@@ -73,6 +77,10 @@ export interface ContextHead extends RequestContext {
 }
 
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
+const ZEROS = /^0+$/;
+const MAX_SPAN_NAME = 128;
+/** A line of text, without what changes how other text is shown. */
+const SPAN_NAME = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]{1,128}$/u;
 /** An id that is safe wherever it is shown: in headers, logs, pages and spreadsheets. */
 const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 
@@ -83,4 +91,24 @@ const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 function traceHeader(request: RequestContext, name: string): string | undefined {
   const value = request.header(name);
   return value !== undefined && TRACE_ID.test(value) ? value : undefined;
+}
+
+/** Null for a malformed one, and for ids of zeros alone, which name nothing. */
+function parentOf(traceparent: string): RegExpExecArray | null {
+  const found = TRACEPARENT.exec(traceparent);
+  return found === null || ZEROS.test(found[1] ?? '') || ZEROS.test(found[2] ?? '') ? null : found;
+}
+
+/** The name that the caller gives its span, left out like an id where it is none. */
+function spanName(request: RequestContext): string | undefined {
+  const value = request.header('x-gateway-span-name');
+  if (value === undefined) return undefined;
+  // Header values are read as Latin-1, and programs send UTF-8.
+  const name = Buffer.from(value, 'latin1').toString('utf8');
+  return SPAN_NAME.test(name) ? name : undefined;
+}
+
+/** Of a request that is part of a trace. */
+function spanOf({ method = '', url = '' }: IncomingMessage): string {
+  return `${method} ${pathOnly(url)}`.slice(0, MAX_SPAN_NAME);
 }

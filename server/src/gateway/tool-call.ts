@@ -106,6 +106,7 @@ async function invoked(call: Call, { server, timeoutMs, invoke }: ToolUse, given
       provider: 'mcp',
       status,
       error,
+      began_ms: Math.round((started - call.started) * 1000) / 1000,
       duration_ms: Math.round((clock.monotonic() - started) * 1000) / 1000,
     });
   try {

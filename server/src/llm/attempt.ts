@@ -74,6 +74,9 @@ function send(
 ): Promise<AttemptResult> {
   const { services } = x;
   const started = services.clock.monotonic();
+  const { times } = x.outcome;
+  const { started: arrived } = x.request;
+  times.call(started - arrived);
   // An attempt that was broken off has used what it has used, whatever the next one answers.
   if (x.outcome.answer.called) passAnswerOver(x);
   x.outcome.answer.called = true;
@@ -93,21 +96,24 @@ function send(
       context: prepared.context,
       order: prepared.order,
       stripUsage: prepared.stripUsage,
+      started,
       firstData: () => cancelTimer?.(),
       settle: (result) => {
         settled = true;
         cancelTimer?.();
         x.cancel = null;
         hedged?.settle();
+        const ended = services.clock.monotonic();
+        times.callEnded(started - arrived, (relay.times.endedAt || ended) - arrived);
         x.outcome.attempts.push({
           target: target.path,
           provider: target.provider.id,
           status: relay.status,
           error: errorOf(result, relay.status),
           cause: causeOf(x.outcome, result, relay.status),
-          began_ms: rounded(started - x.request.started),
+          began_ms: rounded(started - arrived),
           ...relay.times.since(started),
-          duration_ms: rounded(services.clock.monotonic() - started),
+          duration_ms: rounded(ended - started),
         });
         resolve(result);
       },

@@ -78,11 +78,8 @@ function savings({ facts }: CacheHit, into: string[]): void {
 }
 
 /** Further calls of the target under way after its first. */
-export function retriesOf({
-  outcome: { attemptCount: tries },
-  limits: { targetLimits },
-}: Uses<'limits' | 'outcome'>): number {
-  return Math.max(0, tries - (targetLimits?.attemptsBefore ?? 0) - 1);
+export function retriesOf({ attempt, outcome }: Uses<'attempt' | 'outcome'>): number {
+  return Math.max(0, outcome.attemptCount - attempt.callsBefore - 1);
 }
 
 function quotaHeaders(quota: Quota, into: string[]): void {

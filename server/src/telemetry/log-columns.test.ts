@@ -15,12 +15,20 @@ const RECORD: Required<LogRecord> = {
   trace_id: 't',
   span_id: 's',
   parent_span_id: null,
+  span_name: 'step',
   operation: 'chat',
   method: 'POST',
   path: '/v1/chat/completions',
   provider: 'openai',
   provider_slug: 'mine',
   config_slug: 'pc-a',
+  config_version: 'v1',
+  prompt_slug: 'pp-a',
+  prompt_version: 'v2',
+  mode: 'fallback',
+  option: 'config.targets[0]',
+  retries: 0,
+  fallback: true,
   model_requested: 'fast',
   model_sent: 'gpt-x',
   model_answered: 'gpt-x-1',
@@ -35,6 +43,12 @@ const RECORD: Required<LogRecord> = {
   price: { source: 'library', rates: { input: 1.5 } },
   latency_ms: 12.345,
   ttft_ms: 3.001,
+  upstream_us: 12_000,
+  gateway_us: 345,
+  parse_us: 45,
+  pre_us: 200,
+  cache_us: 60,
+  post_us: 40,
   attempts: [{ target: 'a', provider: 'openai', status: 200, error: null, duration_ms: 1.25 }],
   bytes_in: 1,
   bytes_out: 2,
@@ -42,15 +56,44 @@ const RECORD: Required<LogRecord> = {
   upstream_bytes_in: 4,
   metadata: { _user: 'ann', team: 'é "quoted"' },
   cache_status: 'HIT',
+  cache_type: 'semantic',
   cache: { made_at: 1, saved_micros: 9, saved_ms: 8, similarity: null },
   decision: { config_version: 'v1', generation: 3, target: 'targets[0]' } as unknown as LogRecord['decision'] & object,
   limits: { usage_at: 1.5 } as unknown as LogRecord['limits'] & object,
   guards: { input: ['pii'], output: [] },
   guardrails: [],
   source: 'mcp',
+  client: { sdk: 'openai-js', address: 'private' },
   detail: { tool: 'x' },
   dry_run: false,
 };
+
+const LATER: ReadonlySet<string> = new Set<keyof LogRecord>([
+  'span_name',
+  'source',
+  'config_version',
+  'prompt_slug',
+  'prompt_version',
+  'mode',
+  'option',
+  'retries',
+  'fallback',
+  'model_sent',
+  'upstream_us',
+  'gateway_us',
+  'parse_us',
+  'pre_us',
+  'cache_us',
+  'post_us',
+  'cache_type',
+  'cache',
+  'decision',
+  'limits',
+  'guards',
+  'guardrails',
+  'client',
+  'detail',
+]);
 
 it('every member of a record is in a column, and comes back out of the columns as it was', () => {
   const members = new Set<string>(LOG_COLUMNS.flatMap(({ from }) => from.map(([member]) => member)));
@@ -59,10 +102,14 @@ it('every member of a record is in a column, and comes back out of the columns a
 });
 
 it('members that are left out of a record are left out of what comes back', () => {
-  const { model_sent, cache, decision, limits, guards, guardrails, source, detail, ...few } = RECORD;
-  const record = { ...few, usage: null, ttft_ms: null, metadata: null };
-  expect(recordOfRow(rowOf(record))).toEqual(record);
-  expect(rowOf(record).source).toBe('llm');
+  // Those that a record of an earlier version has.
+  const older = {
+    ...Object.fromEntries(Object.entries(RECORD).filter(([name]) => !LATER.has(name))),
+    usage: null,
+    ttft_ms: null,
+    metadata: null,
+  };
+  expect(recordOfRow(rowOf(older as unknown as LogRecord))).toEqual({ ...older, source: 'llm' });
 });
 
 it('tells what is derived: the model that was sent, sums, microseconds, reserved metadata', () => {
@@ -75,8 +122,11 @@ it('tells what is derived: the model that was sent, sums, microseconds, reserved
     end_user: 'ann',
     meta_prompt: null,
     config_version: 'v1',
-    option: 'targets[0]',
+    option: 'config.targets[0]',
   });
+  // An earlier version has them in the decision only.
+  const { option: _option, config_version: _version, ...older } = RECORD;
+  expect(rowOf(older as LogRecord)).toMatchObject({ option: 'targets[0]', config_version: 'v1' });
   expect(rowOf(logRecord(1, { model_sent: undefined, model_requested: 'asked' })).model).toBe('asked');
   expect(METADATA_COLUMNS.get('_user')).toBe('end_user');
 });

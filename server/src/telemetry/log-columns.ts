@@ -81,7 +81,7 @@ export const LOG_COLUMNS: readonly LogColumn[] = [
   own('provider', { contract: 'ai_org' }),
   own('provider_slug', { contract: 'virtual_key' }),
   own('config_slug', { contract: 'config' }),
-  text('config_version', at('decision', 'config_version'), { contract: 'config_version_id' }),
+  text('config_version', [['config_version'], ['decision', 'config_version']], { contract: 'config_version_id' }),
   text('model', [['model_sent'], ['model_requested']], { contract: 'ai_model' }),
   own('model_requested'),
   own('model_sent'),
@@ -112,7 +112,7 @@ export const LOG_COLUMNS: readonly LogColumn[] = [
   number('saved_micros', at('cache', 'saved_micros')),
   number('latency_us', at('latency_ms'), { times: 1_000 }),
   number('ttft_us', at('ttft_ms'), { times: 1_000 }),
-  text('option', at('decision', 'target')),
+  text('option', [['option'], ['decision', 'target']]),
   own('cache_status', { contract: 'cache_status' }),
   number('bytes_in', at('bytes_in')),
   number('bytes_out', at('bytes_out')),
@@ -126,6 +126,20 @@ export const LOG_COLUMNS: readonly LogColumn[] = [
   json('price'),
   json('cache'),
   json('detail'),
+  own('span_name', { ...SINGLE, contract: 'span_name' }),
+  own('prompt_slug', { contract: 'prompt_slug' }),
+  own('prompt_version', { contract: 'prompt_version_id' }),
+  own('mode', { contract: 'mode' }),
+  number('retries', at('retries'), { contract: 'retry_success_count' }),
+  flag('fallback'),
+  number('upstream_us', at('upstream_us')),
+  number('gateway_us', at('gateway_us')),
+  number('parse_us', at('parse_us')),
+  number('pre_us', at('pre_us')),
+  number('cache_us', at('cache_us')),
+  number('post_us', at('post_us')),
+  own('cache_type', { contract: 'cache_type' }),
+  json('client'),
 ];
 
 const BY_NAME: ReadonlyMap<string, LogColumn> = new Map(LOG_COLUMNS.map((each) => [each.name, each]));
@@ -183,17 +197,33 @@ const LEFT_OUT: ReadonlySet<string> = new Set<Member>([
   'limits',
   'guards',
   'guardrails',
-  'source',
   'detail',
+  'span_name',
+  'config_version',
+  'prompt_slug',
+  'prompt_version',
+  'mode',
+  'option',
+  'retries',
+  'fallback',
+  'upstream_us',
+  'gateway_us',
+  'parse_us',
+  'pre_us',
+  'cache_us',
+  'post_us',
+  'cache_type',
+  'client',
 ]);
 
 /** The record that a whole row was made of, for what reads records and not columns. */
 export function recordOfRow(row: LogRow): StoredLog {
   const record: Record<string, unknown> = {};
   const usage: Record<string, unknown> = {};
-  for (const { name, type, from, sum, times, absent } of LOG_COLUMNS) {
+  for (const { name, type, from, sum, times } of LOG_COLUMNS) {
     const [path] = from;
-    if (path === undefined || sum === true || from.length > 1) continue;
+    // Of several paths the first is the member's own, or the column is made of others.
+    if (path === undefined || sum === true || (from.length > 1 && path[0] !== name)) continue;
     const value = row[name] ?? null;
     const [member, below] = path;
     if (member === 'usage' && below !== undefined) usage[below] = value;
@@ -201,7 +231,6 @@ export function recordOfRow(row: LogRow): StoredLog {
     else if (type === 'json') record[member] = typeof value === 'string' ? JSON.parse(value) : null;
     else record[member] = times !== undefined && typeof value === 'number' ? value / times : value;
     if (record[member] === null && LEFT_OUT.has(member)) delete record[member];
-    if (absent !== undefined && value === absent) delete record[member];
   }
   record.usage = Object.values(usage).some((count) => count !== null) ? usage : null;
   return record as StoredLog;

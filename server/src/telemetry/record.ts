@@ -7,7 +7,11 @@ import type { GuardrailFacts } from './guardrail-facts.ts';
 /**
  * The record of one data-plane request: exactly one per request, also for refused, aborted and failed ones. Written to
  * the journal as one line of JSON before the answer completes, then stored by a `LogSink`. Never holds bodies or
- * secrets. Times are milliseconds since the epoch, durations milliseconds, money integer micro-dollars.
+ * secrets. Times are milliseconds since the epoch, and money integer micro-dollars.
+ *
+ * Durations that end in `_us` are integer microseconds. Those that end in `_ms` were there first: milliseconds with three decimals,
+ * which are microseconds, too. They keep their names, so that records of all versions are read alike. Whatever is not known is absent or
+ * null, and never 0.
  */
 export interface LogRecord {
   readonly id: string;
@@ -22,6 +26,10 @@ export interface LogRecord {
   readonly trace_id: string;
   readonly span_id: string;
   readonly parent_span_id: string | null;
+  /** As the caller names the span; absent where nobody does. */
+  readonly span_name?: string | undefined;
+  /** The plane it came through: `llm` for requests of models. Records of earlier versions lack it, and are of `llm`. */
+  readonly source: RecordSource;
   readonly operation: string;
   readonly method: string;
   readonly path: string;
@@ -29,6 +37,19 @@ export interface LogRecord {
   readonly provider: string | null;
   readonly provider_slug: string | null;
   readonly config_slug: string | null;
+  /** The version of the saved config; absent without one. Earlier versions have it in `decision` only. */
+  readonly config_version?: string | undefined;
+  /** Absent until prompts are stored. */
+  readonly prompt_slug?: string | undefined;
+  readonly prompt_version?: string | undefined;
+  /** What the config does with its targets at its root; absent where the request was refused before it was known. */
+  readonly mode?: RouteMode | undefined;
+  /** The place in the config of the target used, `config.targets[0]`; `config` without several. Absent without a target. */
+  readonly option?: string | undefined;
+  /** Further calls of that target after its first; absent of other planes. */
+  readonly retries?: number | undefined;
+  /** A target before that one has failed; absent of other planes. */
+  readonly fallback?: boolean | undefined;
   readonly model_requested: string | null;
   /** The model that a config put in the place of the requested one, which is what policies see; absent where it did not. */
   readonly model_sent?: string | undefined;
@@ -48,6 +69,21 @@ export interface LogRecord {
   readonly price: { readonly source: string; readonly rates: Readonly<Record<string, number>> } | null;
   readonly latency_ms: number;
   readonly ttft_ms: number | null;
+  /**
+   * What attempts waited for upstreams, from their begin, signing in included, to the last byte of the answer. A client that reads
+   * slowly makes it longer.
+   */
+  readonly upstream_us: number;
+  /** The rest of the whole: what guardrails, the cache and the waits between attempts took is in it. */
+  readonly gateway_us: number;
+  /** Reading the body and finding in it what is looked for; absent where it was not read. */
+  readonly parse_us?: number | undefined;
+  /** Before the first attempt, or the end where there was none: less `parse_us` and `cache_us`. */
+  readonly pre_us: number;
+  /** Looking into the cache of answers; absent where none was asked. */
+  readonly cache_us?: number | undefined;
+  /** From the last byte of the upstream, or the answer of the cache, to this record; absent where nothing came. */
+  readonly post_us?: number | undefined;
   readonly attempts: readonly AttemptRecord[];
   readonly bytes_in: number;
   readonly bytes_out: number;
@@ -55,6 +91,8 @@ export interface LogRecord {
   readonly upstream_bytes_in: number;
   readonly metadata: Readonly<Record<string, string>> | null;
   readonly cache_status: string;
+  /** Of the cache that was asked; absent where none was. */
+  readonly cache_type?: 'simple' | 'semantic' | undefined;
   /** Absent when the answer did not come from the cache. */
   readonly cache?: CacheFacts | undefined;
   /** How it was decided; absent without a config. */
@@ -65,12 +103,29 @@ export interface LogRecord {
   readonly guards?: { readonly input: readonly string[]; readonly output: readonly string[] } | undefined;
   /** What guardrails said; absent when none was asked. */
   readonly guardrails?: readonly GuardrailFacts[] | undefined;
-  /** The plane it came through: `mcp`; absent for requests of models. */
-  readonly source?: string | undefined;
+  /** The program that sent it; absent where it tells nothing of itself. */
+  readonly client?: ClientFacts | undefined;
   /** What only this source has to say; absent where that is nothing. */
   readonly detail?: Readonly<Record<string, JsonValue>> | undefined;
   /** True when the caller asked what would happen and nothing was called or charged. */
   readonly dry_run: boolean;
+}
+
+/** `custom`: made by its caller. Suites add planes with names of others. */
+export type RecordSource = 'llm' | 'mcp' | 'a2a' | 'custom' | (string & {});
+
+export type RouteMode = 'single' | 'loadbalance' | 'fallback' | 'conditional';
+
+/** What a request says of the program that sent it, in its usual headers, and what its address says. Members are absent where they are not known. */
+export interface ClientFacts {
+  /** Name in lower case: `openai-python`, `curl`, `browser`. */
+  readonly sdk?: string | undefined;
+  readonly sdk_version?: string | undefined;
+  /** `node`, `CPython`. */
+  readonly runtime?: string | undefined;
+  readonly runtime_version?: string | undefined;
+  /** Class of the client's address, behind trusted proxies. */
+  readonly address?: 'loopback' | 'private' | 'public' | undefined;
 }
 
 export interface AttemptRecord {

@@ -132,6 +132,7 @@ export class Relayed {
       bound: this.#bound,
       context: contextFor(this.#way),
       stripUsage: false,
+      started: 0,
       firstData: () => undefined,
       settle: (result) => results.push(result),
     });

@@ -66,7 +66,7 @@ export function readEvent(stored: StoredLog, kind: RefusedBy['limit']): Event | 
   const record = stored as unknown as Read;
   if (record.dry_run || record.workspace_id === null) return null;
   // Rate policies of models count no other calls; usage policies count all.
-  if (kind === 'rate' && record.source !== undefined) return null;
+  if (kind === 'rate' && (record.source ?? 'llm') !== 'llm') return null;
   const { limits, usage } = record;
   const began = record.attempts.length > 0 || record.outcome === 'ok';
   if (limits === undefined && !began) return null;

@@ -1,3 +1,4 @@
+import type { Clock } from '../../kernel/clock.ts';
 import type { AttemptRecord } from '../../telemetry/record.ts';
 import { rounded } from '../attempt-cause.ts';
 
@@ -9,6 +10,13 @@ export class AttemptTimings {
   headAt = 0;
   /** Of streams. */
   contentAt = 0;
+  /** The last byte had come; 0 where that was when the attempt ended, as it is of what is passed on as it comes. */
+  endedAt = 0;
+
+  /** The answer is whole: what is done with it now is no time of the upstream. */
+  ends(clock: Clock): void {
+    if (this.endedAt === 0) this.endedAt = clock.monotonic();
+  }
 
   /** As the record has it. `started`: of the attempt, signing in included. */
   since(started: number): Pick<AttemptRecord, 'queued_ms' | 'connect_ms' | 'first_byte_ms' | 'first_content_ms'> {

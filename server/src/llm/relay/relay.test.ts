@@ -27,6 +27,7 @@ function answering(bodies: BodyBudget, { output = strict(), converts = false } =
     } as never,
     context: { strict: true } as never,
     stripUsage: false,
+    started: 0,
     firstData: () => undefined,
     settle: (settled) => {
       result = settled;

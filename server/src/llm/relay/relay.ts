@@ -94,6 +94,7 @@ export class Relay implements WireHandler {
     parts: JsonAnswerParts & {
       x: Exchange;
       stripUsage: boolean;
+      started: number;
       /** Called with the first byte of a successful answer. */
       firstData: () => void;
       settle: (result: AttemptResult) => void;
@@ -107,7 +108,7 @@ export class Relay implements WireHandler {
     this.#stripUsage = parts.stripUsage;
     this.#firstData = parts.firstData;
     this.#settle = parts.settle;
-    this.#started = parts.x.services.clock.monotonic();
+    this.#started = parts.started;
     const from = resumablePrefix(parts.x.outcome);
     this.#joint = from && new StreamResume(parts.x.request.operation, from, parts.x.outcome.spentUsage());
     this.#meter = new Meter(parts.x, parts.bound);
@@ -424,6 +425,7 @@ export class Relay implements WireHandler {
   }
 
   #endJson(): void {
+    this.times.ends(this.#x.services.clock);
     this.#json?.read(this.#headers, (read, bytes) => {
       if (this.#settled) return;
       try {
@@ -577,6 +579,7 @@ export class Relay implements WireHandler {
 
   /** An error costs nothing unless the provider says so; what was generated before it does. */
   #takeUsage(failed = false): void {
+    if (this.#kept || this.#gate !== null) this.times.ends(this.#x.services.clock);
     this.#meter.take(() => (failed && this.#watch?.content !== true ? 0 : this.#received()));
   }
 

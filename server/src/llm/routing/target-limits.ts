@@ -10,7 +10,6 @@ export function beginTargetLimits(x: Uses<'limits' | 'outcome'>, target: Target)
     usageReservation: null,
     counts: [],
     spentBefore: x.outcome.spent?.length ?? 0,
-    attemptsBefore: x.outcome.attemptCount,
   };
   x.limits.targetLimits = targetLimits;
   return targetLimits;
@@ -30,7 +29,7 @@ export function endTargetLimits(
   } = x;
   if (targetLimits === null || shared === null) return;
   x.limits.targetLimits = null;
-  const tried = x.outcome.attemptCount > targetLimits.attemptsBefore || x.attempt.caching?.hit != null;
+  const tried = x.outcome.attemptCount > x.attempt.callsBefore || x.attempt.caching?.hit != null;
   if (tried) for (const id of targetLimits.counts) shared.counted.add(id);
   const booked = priceUsage(x, partsOf(x).slice(targetLimits.spentBefore), tried, answered);
   const { cost, tokens } = booked.used;

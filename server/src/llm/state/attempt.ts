@@ -21,6 +21,8 @@ export class Attempt {
   leaf: Leaf | null = null;
   /** Guardrails of one target of several; null without any. */
   guardPlan: GuardPlan | null = null;
+  /** Calls of the request that were begun before it. */
+  callsBefore = 0;
   /** What it is sent: the caller's body, or what guardrails have made of it. */
   body: RequestBody = NO_BODY;
   /** The answer is a stream. */

@@ -32,9 +32,8 @@ export interface TargetLimits {
   usageReservation: UsageReservation | null;
   /** Counters of policies that this target counts the request in. */
   readonly counts: string[];
-  /** How much of `outcome.spent`, and how many calls, there were before it. */
+  /** How much of `outcome.spent` there was before it. */
   readonly spentBefore: number;
-  readonly attemptsBefore: number;
 }
 
 /** What limits hold of a request with several targets, over all of them. */

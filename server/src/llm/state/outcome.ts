@@ -6,6 +6,7 @@ import type { DeliveredPrefix } from '../relay/delivered-prefix.ts';
 import type { Target } from '../target.ts';
 import { Answer } from './answer.ts';
 import type { LlmRequest } from './request.ts';
+import { RequestTimes } from './request-times.ts';
 
 /** What one attempt used that was not the last. */
 export interface Spent {
@@ -56,6 +57,7 @@ export class LlmOutcome implements Outcome {
   /** It began something whose usage nobody will be able to read. */
   uncounted = false;
   price: { readonly source: string; readonly rates: Readonly<Record<string, number>> } | null = null;
+  readonly times = new RequestTimes();
   upstreamBytesIn = 0;
   upstreamBytesOut = 0;
 

@@ -5,6 +5,8 @@ import { DONE } from '../state/attempt-result.ts';
 export async function lookUpInCache(x: Exchange): Promise<void> {
   const target = x.attempt.requireTarget();
   if (target.cache === null || x.outcome.headSent) return;
-  if (await x.services.responseCache.look(x, target, x.attempt.requirePrepared(), target.cache))
-    x.attempt.result = DONE;
+  const began = x.request.elapsed();
+  const found = await x.services.responseCache.look(x, target, x.attempt.requirePrepared(), target.cache);
+  x.outcome.times.askedCache(began, x.request.elapsed(), found);
+  if (found) x.attempt.result = DONE;
 }

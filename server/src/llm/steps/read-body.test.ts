@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { callerWith, ORGANISATION } from '../../../test/support/caller.ts';
 import { testExchange } from '../../../test/support/exchange.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
+import type { TestClock } from '../../kernel/clock.ts';
 import type { OperationId } from '../../operations/operation.ts';
 import { readRequestBody } from './read-body.ts';
 
@@ -37,6 +38,17 @@ it('a body is read whole, and its bytes are counted for the record and for its o
   await pending;
   expect([x.request.model, x.attempt.stream]).toEqual(['@sb/m', true]);
   expect([x.outcome.bytesIn, x.bodyHeld, bodies.shares.heldBy(ORGANISATION)]).toEqual(Array(3).fill(text.length));
+});
+
+it('the time that reading and parsing took is known, from the first wait for the body on', async () => {
+  const { x, send } = coming('{"model":"m"}');
+  const clock = x.services.clock as TestClock;
+  clock.jump(1_000);
+  const pending = readRequestBody(x);
+  clock.jump(25);
+  send();
+  await pending;
+  expect(x.outcome.times.parse).toBe(25);
 });
 
 it('a body that is too large is refused by its declared length, before a byte of it is read', async () => {

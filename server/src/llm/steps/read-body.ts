@@ -50,8 +50,12 @@ export function readRequestBody(
   if (operation.body === 'multipart' && type !== 'multipart/form-data' && !type.startsWith('audio/')) {
     throw new SluiceError('malformed_call', 'Send content-type: multipart/form-data with a boundary.');
   }
+  const began = services.clock.monotonic();
+  const parsed = (): void => {
+    x.outcome.times.parse = services.clock.monotonic() - began;
+  };
   // The console's own page has read its body already.
-  if (x.request.body.bytes.length > 0) return scanBody(x);
+  if (x.request.body.bytes.length > 0) return afterwards(scanBody(x), parsed);
   return readBody(request, {
     limit: services.maxBodyBytes,
     clock: services.clock,
@@ -61,8 +65,12 @@ export function readRequestBody(
     x.request.body = new RequestBody(body, null);
     x.bodyHeld = body.length;
     x.outcome.bytesIn = body.length;
-    return scan(x, type);
+    return afterwards(scan(x, type), parsed);
   });
+}
+
+function afterwards(pending: void | Promise<void>, run: () => void): void | Promise<void> {
+  return pending === undefined ? run() : pending.then(run);
 }
 
 /** Finds what the gateway looks at in a body that was read whole. */

@@ -46,13 +46,13 @@ function answered() {
   return made;
 }
 
-const HEAD = `{"id":"${ID}","time":1767225600000,"organisation_id":"org-1","workspace_id":"ws-1","api_key_id":"key-1","user_id":null,"trace_id":"trace-1","span_id":"span-1","parent_span_id":null,"operation":"chat","method":"POST","path":"/v1/chat/completions",`;
+const HEAD = `{"id":"${ID}","time":1767225600000,"organisation_id":"org-1","workspace_id":"ws-1","api_key_id":"key-1","user_id":null,"trace_id":"trace-1","span_id":"span-1","parent_span_id":null,"source":"llm","operation":"chat","method":"POST","path":"/v1/chat/completions",`;
 
 it('the stored record of an answered request is this line, byte for byte', async () => {
   const { x, lines } = answered();
   await record(x);
   expect(lines).toEqual([
-    `${HEAD}"provider":"sandbox","provider_slug":"sb","config_slug":null,"model_requested":"m","model_answered":"m-2026","stream":false,"status":200,"outcome":"ok","error_code":null,"error_message":null,"usage":{"input":10,"output":5,"cache_read":0,"cache_write":0,"reasoning":0,"audio_input":0,"audio_output":0},"usage_estimated":false,"cost_micros":20,"price":{"source":"sandbox","rates":{"input":1,"output":2}},"latency_ms":0,"ttft_ms":null,"attempts":[{"target":"config","provider":"sandbox","status":200,"error":null,"duration_ms":3}],"bytes_in":71,"bytes_out":11,"upstream_bytes_out":0,"upstream_bytes_in":0,"metadata":{"_user":"alice"},"cache_status":"DISABLED","dry_run":false,"node":"node-1","seq":1}`,
+    `${HEAD}"provider":"sandbox","provider_slug":"sb","config_slug":null,"option":"config","retries":0,"fallback":false,"model_requested":"m","model_answered":"m-2026","stream":false,"status":200,"outcome":"ok","error_code":null,"error_message":null,"usage":{"input":10,"output":5,"cache_read":0,"cache_write":0,"reasoning":0,"audio_input":0,"audio_output":0},"usage_estimated":false,"cost_micros":20,"price":{"source":"sandbox","rates":{"input":1,"output":2}},"latency_ms":0,"ttft_ms":null,"upstream_us":0,"gateway_us":0,"pre_us":0,"attempts":[{"target":"config","provider":"sandbox","status":200,"error":null,"duration_ms":3}],"bytes_in":71,"bytes_out":11,"upstream_bytes_out":0,"upstream_bytes_in":0,"metadata":{"_user":"alice"},"cache_status":"DISABLED","dry_run":false,"node":"node-1","seq":1}`,
   ]);
 });
 
@@ -61,7 +61,7 @@ it('the stored record of a refused request is this line, byte for byte', async (
   respondError(x, new SluiceError('forbidden', 'This key lacks the scope completions.write.'));
   await record(x);
   expect(lines).toEqual([
-    `${HEAD}"provider":null,"provider_slug":null,"config_slug":null,"model_requested":"m","model_answered":null,"stream":false,"status":403,"outcome":"refused","error_code":"AB03","error_message":"This key lacks the scope completions.write.","usage":null,"usage_estimated":false,"cost_micros":null,"price":null,"latency_ms":0,"ttft_ms":null,"attempts":[],"bytes_in":0,"bytes_out":116,"upstream_bytes_out":0,"upstream_bytes_in":0,"metadata":null,"cache_status":"DISABLED","dry_run":false,"node":"node-1","seq":1}`,
+    `${HEAD}"provider":null,"provider_slug":null,"config_slug":null,"retries":0,"fallback":false,"model_requested":"m","model_answered":null,"stream":false,"status":403,"outcome":"refused","error_code":"AB03","error_message":"This key lacks the scope completions.write.","usage":null,"usage_estimated":false,"cost_micros":null,"price":null,"latency_ms":0,"ttft_ms":null,"upstream_us":0,"gateway_us":0,"pre_us":0,"attempts":[],"bytes_in":0,"bytes_out":116,"upstream_bytes_out":0,"upstream_bytes_in":0,"metadata":null,"cache_status":"DISABLED","dry_run":false,"node":"node-1","seq":1}`,
   ]);
 });
 

@@ -121,6 +121,7 @@ async function tryTarget(
   const before = { target: x.attempt.target, path: execution.path };
   execution.path = leaf.path;
   x.attempt = Attempt.after(x.attempt, x.request);
+  x.attempt.callsBefore = x.outcome.attemptCount;
   x.limits.turnToTarget();
   const {
     outcome: { attemptCount: tries },
