@@ -44,14 +44,21 @@ export async function resolveWorkspace(
   if (typeof route.workspace === 'object') {
     return inPath(tables, principal, fieldOf(params, route.workspace.param) ?? '');
   }
-  const name = agreed(query, body, 'workspace_id');
+  const given = agreed(query, body, 'workspace_id');
   const { scopes } = principal;
   if (tenant === 'none') return { workspaceId: null, scopes };
   if (principal.workspaceId !== null) {
-    if (name !== null && !(await isOwn(tables, principal, name)))
+    if (given !== null && !(await isOwn(tables, principal, given)))
       throw otherWorkspace('the workspace of your credential');
     return { workspaceId: tenant === 'organisation' ? null : principal.workspaceId, scopes };
   }
+  const past = route.workspace === 'past';
+  const slug = past ? fieldOf(query, 'workspace_slug') : null;
+  if (given !== null && slug !== null && given !== slug) {
+    throw new SluiceError('validation', 'Send workspace_slug or workspace_id, not both.', { param: 'workspace_slug' });
+  }
+  const name = given ?? slug;
+  const param = given === null && slug !== null ? 'workspace_slug' : 'workspace_id';
   const member = principal.kind === 'user' && principal.role === 'member';
   if (name === null) {
     if (member && route.workspace === 'joined') {
@@ -68,16 +75,17 @@ export async function resolveWorkspace(
     }
     return { workspaceId: null, scopes };
   }
-  const found = await tables.read(tenantOf(principal, null), (tx) => findWorkspace(tx, name));
+  const found = await tables.read(
+    tenantOf(principal, null),
+    async (tx) => (await findWorkspace(tx, name)) ?? (past && !member ? findArchived(tx, name) : undefined),
+  );
   const rights = found === undefined ? null : await rightsIn(tables, principal, found);
   if (found === undefined || rights === null) {
-    if (member) throw otherWorkspace('a workspace that you belong to');
+    if (member) throw otherWorkspace('a workspace that you belong to', param);
     throw new SluiceError(
       'unknown_reference',
-      'workspace_id names no workspace of your organisation; GET /v1/admin/workspaces lists them.',
-      {
-        param: 'workspace_id',
-      },
+      `${param} names no workspace of your organisation; GET /v1/admin/workspaces lists them.`,
+      { param },
     );
   }
   if (member) return { workspaceId: found.id, scopes: rights };
@@ -112,8 +120,8 @@ async function findArchived(tx: TenantTx, name: string): Promise<Row<'workspaces
   return last;
 }
 
-function otherWorkspace(allowed: string): SluiceError {
-  return new SluiceError('forbidden', `workspace_id is not ${allowed}.`, { param: 'workspace_id' });
+function otherWorkspace(allowed: string, param = 'workspace_id'): SluiceError {
+  return new SluiceError('forbidden', `${param} is not ${allowed}.`, { param });
 }
 
 /** The value that query and body give a field; 400 when they differ. */

@@ -37,7 +37,7 @@ describe('a path of the administration that is no route', () => {
     }
   });
 
-  it.each(['/v1/analytics', '/v1/usage', '/v1/spend', '/v1/logs', '/v1/analytics/graphs/cost'])('%s', async (path) => {
+  it.each(['/v1/analytics', '/v1/usage', '/v1/spend', '/v1/analytics/graphs/other'])('%s', async (path) => {
     for (const key of keys()) {
       const { status, body } = await get(path, key);
       expect([status, body.error.code]).toEqual([404, 'AB08']);

@@ -3,6 +3,7 @@ import { invites } from './admin/invites/index.ts';
 import { organisation } from './admin/organisation/index.ts';
 import { users } from './admin/users/index.ts';
 import { workspaces } from './admin/workspaces/index.ts';
+import { analytics } from './analytics/index.ts';
 import { apiKeys } from './api-keys/index.ts';
 import { auditLogs } from './audit-logs/index.ts';
 import { batches } from './batches/index.ts';
@@ -27,6 +28,7 @@ const RESOURCES: readonly Resource[] = [
   workspaces,
   users,
   invites,
+  analytics,
   apiKeys,
   auditLogs,
   batches,

@@ -63,9 +63,11 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown, A = 
    * For routes whose object is a workspace or belongs to the one in the path. `{ param }`: this path parameter names it
    * (UUID or slug) and `call.tenant` is bound to it; one that the caller cannot see is the 404. To organisation-wide
    * callers archived ones resolve too: the action decides. `joined`: no workspace is named; a signed-in member acts with
-   * a member's scopes, and the action shows only what was joined.
+   * a member's scopes, and the action shows only what was joined. `past`: reads what a workspace has left behind. Archived
+   * ones resolve for organisation-wide callers, and `workspace_slug` of the query names one too; a credential that is
+   * bound to a workspace reads its own, whatever that says.
    */
-  readonly workspace?: { readonly param: string } | 'joined';
+  readonly workspace?: { readonly param: string } | 'joined' | 'past';
   readonly params: z.ZodType<P> | null;
   readonly query: z.ZodType<Q> | null;
   /** Query parameters that may be sent several times: the schema gets their values joined by commas. */

@@ -24,6 +24,8 @@ export type LogFilter =
   | { readonly column: string; readonly known: boolean }
   /** The value of this key of the metadata is one of these. */
   | { readonly metadata: string; readonly in: readonly string[] }
+  /** The metadata has this key, or has it not. */
+  | { readonly metadata: string; readonly known: boolean }
   /** One of these lists of conditions holds. */
   | { readonly anyOf: readonly (readonly LogFilter[])[] };
 

@@ -21,7 +21,8 @@ export async function examine(matrix: Matrix, callers: readonly Caller[], routes
   let calls = 0;
   /** One call with something else in one place, as it is told to the caller. */
   const tell = async (caller: Caller, channel: Channel, value: string): Promise<Told> => {
-    const nameWorkspace = (caller.bound === null || caller.member) && channel.field !== 'workspace_id';
+    const unbound = caller.bound === null || caller.member;
+    const nameWorkspace = unbound && channel.field !== 'workspace_id' && !namesPast(channel);
     const told = await matrix.send(build(channel.route, caller.own, { channel, value, nameWorkspace }), caller.headers);
     calls += 1;
     return { ...told, text: told.text.replaceAll(value, '<named>') };
@@ -128,11 +129,16 @@ const BAD_REQUEST = new Set([
   ...['input_guardrails[]', 'output_guardrails[]'].flatMap((field) => [field, `defaults.${field}`]),
 ]);
 
+/** `workspace_slug` of what reads a workspace: the other name of `workspace_id`, ignored with a key that is bound to one. */
+const namesPast = ({ field, route }: Channel): boolean => field === 'workspace_slug' && route.row.workspace === 'past';
+
 function situation(caller: Caller, channel: Channel): keyof typeof ANSWERS {
   const { at, field } = channel;
   if (field === 'organisation_id') return 'organisation_id';
   if (field === 'workspace_id')
     return caller.bound === null ? 'workspace_id, organisation-wide' : 'workspace_id, bound';
+  if (namesPast(channel))
+    return caller.bound === null ? 'workspace_id, organisation-wide' : caller.member ? 'workspace_id, bound' : 'ids';
   if (at === 'path') return 'path';
   if (field === 'ids' || field === 'workspace_slug') return 'ids';
   // The log outlives its people and keys: nobody can say which of them was never there.

@@ -9,11 +9,14 @@ import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
+import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
 import { Services } from '../../src/resources/services.ts';
 import { logRecord } from '../../src/store/conformance/logs.ts';
-import type { Tables } from '../../src/store/ports.ts';
+import type { StoredLog, Tables } from '../../src/store/ports.ts';
 import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
+import { rowOf } from '../../src/telemetry/log-columns.ts';
 import { type AdminHarness, emptyTables, startAdmin } from '../support/admin.ts';
+import { NaiveLogStore } from '../support/naive-log-store.ts';
 import { makePeople, type People } from './principals.ts';
 import type { Built } from './routes.ts';
 import { fill, newTenant, ofWorkspace, picture, type Tenant } from './world.ts';
@@ -115,12 +118,16 @@ export async function startMatrix(
   const logsDir = await mkdtemp(join(tmpdir(), 'sluice-matrix-'));
   const records = await openSqliteLogs({ file: join(logsDir, 'logs.db'), log: silentLog });
   await records.migrate();
+  const kept = new NaiveLogStore();
   const admin = await startAdmin(base, {
     admin: {
       tables,
       authenticator,
       sessions,
-      services: new Services().provide(RECORDS, records).provide(GATEWAYS, NO_PINGS),
+      services: new Services()
+        .provide(RECORDS, records)
+        .provide(KEPT_LOGS, { store: kept, days: 0 })
+        .provide(GATEWAYS, NO_PINGS),
     },
     rows: rows(base),
   });
@@ -137,6 +144,7 @@ export async function startMatrix(
     segment: '1',
     offset: 1,
   });
+  kept.rows = Object.values(tenants).map((tenant, seq) => rowOf(recordOf(tenant, seq)));
   people = await makePeople(base, tenants);
   const pool = new Pool(admin.url, { connections: 6, pipelining: 1 });
   const other = (tenant: Tenant) =>
@@ -191,8 +199,8 @@ export async function startMatrix(
 }
 
 /** The record of one request of a tenant. */
-function recordLine(tenant: Tenant, seq: number): string {
-  const record = logRecord(seq, {
+function recordOf(tenant: Tenant, seq: number): StoredLog {
+  return logRecord(seq, {
     id: tenant.objects.log.id,
     organisation_id: tenant.organisationId,
     workspace_id: tenant.workspaceId,
@@ -202,9 +210,11 @@ function recordLine(tenant: Tenant, seq: number): string {
     latency_ms: 1,
     error_message: `Message for ${tenant.canary}`,
     model_requested: `model-${tenant.canary}`,
+    metadata: { team: `team-${tenant.canary}`, _user: `user-${tenant.canary}` },
   });
-  return `${JSON.stringify(record)}\n`;
 }
+
+const recordLine = (tenant: Tenant, seq: number): string => `${JSON.stringify(recordOf(tenant, seq))}\n`;
 
 /** Runs `task` over all items, a few at a time, and answers in their order. */
 export async function each<T, R>(items: readonly T[], task: (item: T) => Promise<R>, width = 6): Promise<R[]> {

@@ -45,6 +45,9 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
 /** Parameters for what no tenant keeps here: any id is as good as another. */
 const ELSEWHERE: Readonly<Record<string, Kind>> = { mcpServerId: 'mcp_server' };
 
+/** Parameters that name no object. */
+const PLAIN: Readonly<Record<string, string>> = { metadataKey: 'team' };
+
 /** What a field of a query or a body names; `operation field` before `field`. Null: no object of a tenant. */
 const FIELDS: Readonly<Record<string, Kind | null>> = {
   organisation_id: 'organisation',
@@ -102,6 +105,12 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   'mcp_integration_capability_ids[]': null,
   usage_id: null,
   request_id: null,
+  // Conditions on the requests that the caller sees anyway.
+  api_key_ids: null,
+  user_ids: null,
+  trace_id: null,
+  span_id: null,
+  prompt_slug: null,
 };
 
 /** Fields whose names say that they name something. */
@@ -231,6 +240,12 @@ const QUERIES: Readonly<Record<string, (own: Tenant) => Record<string, string>>>
   'audit-logs.list': () => ({ start_time: '2020-01-01T00:00:00Z', end_time: '2100-01-01T00:00:00Z' }),
 };
 
+/** When the records of the matrix were made. */
+const FIRST_MONTHS = {
+  time_of_generation_min: '1970-01-01T00:00:00Z',
+  time_of_generation_max: '1970-06-01T00:00:00Z',
+} as const;
+
 /** One place of a route that can name an object. */
 export interface Channel {
   readonly route: Route;
@@ -327,7 +342,7 @@ export function readRoutes(rows: readonly AdminRow[]): { routes: Route[]; faults
       const whole = { ...route, channels };
       const segments = paths[0].slice('/v1'.length).split('/');
       for (const [at, segment] of segments.entries()) {
-        if (!segment.startsWith(':') || segment.slice(1) in ELSEWHERE) continue;
+        if (!segment.startsWith(':') || segment.slice(1) in ELSEWHERE || segment.slice(1) in PLAIN) continue;
         const before = segments
           .slice(0, at)
           .filter((one) => !one.startsWith(':'))
@@ -388,10 +403,13 @@ export function build(
   // Aliases may name their parameters otherwise.
   path = path.replace(/:(\w+)/g, (_, name: string) => {
     const kind = ELSEWHERE[name];
+    const plain = PLAIN[name];
+    if (plain !== undefined) return plain;
     const other = channel?.at === 'path' ? value : own.objects.user.id;
     return encodeURIComponent(kind === undefined ? other : own.objects[kind].id);
   });
-  const query: Record<string, string> = { ...QUERIES[route.name]?.(own) };
+  const range = route.row.id.startsWith('analytics.') ? FIRST_MONTHS : {};
+  const query: Record<string, string> = { ...range, ...QUERIES[route.name]?.(own) };
   let body: JsonObject | null = BODIES[route.name]?.(own, made) ?? null;
   if (nameWorkspace && route.row.tenant !== 'none') {
     if (route.workspaceAt === 'query') query.workspace_id = own.workspaceId;

@@ -99,6 +99,7 @@ function meets(filter: LogFilter, row: LogRow): boolean {
   if ('anyOf' in filter) return filter.anyOf.some((all) => all.every((each) => meets(each, row)));
   if ('metadata' in filter) {
     const value = metadataOf(row, filter.metadata);
+    if ('known' in filter) return (value !== null) === filter.known;
     return value !== null && filter.in.includes(value);
   }
   const value = row[filter.column] ?? null;

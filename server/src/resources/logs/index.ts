@@ -1,12 +1,15 @@
-/** What the API shows of single requests: `GET /logs/{id}/decision`. */
+/** What the API shows of stored requests: `/logs`. */
 import { z } from 'zod';
 import type { LogSink } from '../../store/ports.ts';
 import { decisionOf, decisionSchema } from '../../telemetry/decision.ts';
+import { logGroups } from '../analytics/groups.ts';
 import type { Resource } from '../define.ts';
 import { tenantFields } from '../fields.ts';
 import { notFound } from '../look-up.ts';
 import { action } from '../resource.ts';
 import { afterCommit, Service } from '../services.ts';
+import { logHistogram, logList } from './list.ts';
+import { readLog } from './read.ts';
 import { isSeen, sightOf, withoutMetadata } from './sight.ts';
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -43,4 +46,4 @@ const decision = action({
   },
 });
 
-export const logs: Resource = { actions: [decision] };
+export const logs: Resource = { actions: [logList, logHistogram, readLog, decision, ...logGroups] };

@@ -1,0 +1,7 @@
+/** Analytics of stored requests: `/analytics/*`. */
+import type { Resource } from '../define.ts';
+import { graphs } from './graph-routes.ts';
+import { analyticsGroups } from './groups.ts';
+import { cacheSummary } from './summary.ts';
+
+export const analytics: Resource = { actions: [...graphs, cacheSummary, ...analyticsGroups] };

@@ -1,0 +1,206 @@
+/** `GET /logs` and `GET /logs/histogram`: the stored requests, newest first, and their number over time. */
+import { z } from 'zod';
+import type { LogGroups, LogPage, LogSelection } from '../../telemetry/log-query.ts';
+import { feedbackFilter } from '../analytics/feedback-filter.ts';
+import {
+  bucketKey,
+  checkBounds,
+  checkRange,
+  conditionsOf,
+  type Filters,
+  filterFields,
+  placeFields,
+  type Range,
+  selectionOf,
+  zoneField,
+} from '../analytics/filters.ts';
+import { coverageFields, coverageOf, whole } from '../analytics/numbers.ts';
+import { optionalRangeFields, rangeOf } from '../analytics/range.ts';
+import { toIso } from '../body-fields.ts';
+import { queryBoolean, queryInteger } from '../fields.ts';
+import { action, type Call } from '../resource.ts';
+import { afterCommit, withServices } from '../services.ts';
+import { cursorOf, questionDigest, readCursor } from './cursor.ts';
+import { namesOf } from './names.ts';
+import { KEPT_LOGS, type Reach, reachOf } from './reach.ts';
+import { idsOf, LIST_COLUMNS, listedLog, listedOf } from './rows.ts';
+
+const MOST = 200;
+const DEFAULT = 50;
+const MOST_COUNTED = 10_000;
+
+/** What chooses the requests of a list. */
+export const logFilterFields = {
+  ...placeFields,
+  ...filterFields,
+  dry_run: queryBoolean.optional().describe('`true`: dry runs only; `false`: none. Both when absent.'),
+} as const;
+
+export type LogFilters = Filters & { readonly dry_run?: boolean | undefined };
+
+/** The question of a list, whose caller may not say what else is read. */
+export async function listSelection(
+  call: Pick<Call, 'tx'>,
+  reach: Reach,
+  query: LogFilters,
+  range: Range,
+): Promise<LogSelection> {
+  const own = await feedbackFilter(call, reach, query);
+  const dry = query.dry_run === undefined ? [] : [{ column: 'dry_run', is: query.dry_run } as const];
+  return selectionOf(reach, range, conditionsOf(query), [...own, ...dry]);
+}
+
+/** What `ahead` has asked. */
+interface Asked {
+  readonly page: LogPage;
+  readonly total: number | null;
+  readonly reach: Reach;
+  readonly selection: LogSelection;
+  readonly digest: string;
+}
+
+const listQuery = z
+  .strictObject({
+    ...logFilterFields,
+    ...optionalRangeFields,
+    limit: queryInteger(1, MOST).optional().describe(`Default ${DEFAULT}.`),
+    order: z.enum(['newest', 'oldest']).optional().describe('`newest` first when absent.'),
+    cursor: z.string().max(1_000).optional().describe('`next_cursor` of the page before, with the same parameters.'),
+    total: queryBoolean.optional().describe(`\`true\`: counts the requests, to ${MOST_COUNTED + 1} at most.`),
+  })
+  .superRefine(checkRange)
+  .superRefine(checkBounds);
+
+export const logList = action({
+  id: 'logs.list',
+  method: 'GET',
+  path: '/logs',
+  summary: 'List requests',
+  description:
+    'The stored requests that the credential may see, newest first. Pages follow each other by `next_cursor`: requests that arrive meanwhile are not in them. Without a workspace, organisation-wide credentials read the whole organisation.',
+  tag: 'Logs',
+  auth: 'key_or_login',
+  scopes: ['logs.list', 'logs.view'],
+  tenant: 'workspace_optional',
+  workspace: 'past',
+  params: null,
+  query: listQuery,
+  body: null,
+  response: z.object({
+    object: z.literal('list'),
+    data: z.array(listedLog),
+    next_cursor: z.string().nullable().describe('Null: there are no more.'),
+    total: z
+      .int()
+      .optional()
+      .describe(`With \`total=true\`; ${MOST_COUNTED + 1} stands for more than ${MOST_COUNTED}.`),
+    ...coverageFields,
+  }),
+  writes: false,
+  audit: null,
+  ahead: async (call) => {
+    const { query, vault, clock } = call;
+    const reach = await reachOf(call, 'logs.view');
+    const first = await listSelection(call, reach, query, rangeOf(query, clock.now()));
+    const order = query.order ?? 'newest';
+    const bounds = [query.time_of_generation_min, query.time_of_generation_max];
+    const digest = questionDigest(first, JSON.stringify([order, ...bounds]));
+    const on = query.cursor === undefined ? null : readCursor(vault, query.cursor, digest);
+    const selection = on === null ? first : { ...first, from: on.from, to: on.to };
+    return withServices({ logs: KEPT_LOGS }, async ({ logs: { store } }): Promise<Asked> => {
+      const { limit = DEFAULT } = query;
+      const wanted = { columns: LIST_COLUMNS, order, limit, behind: on?.behind ?? null } as const;
+      const [page, total] = await Promise.all([
+        store.page(selection, wanted),
+        query.total === true ? store.count(selection, MOST_COUNTED) : null,
+      ]);
+      return { page, total, reach, selection, digest };
+    });
+  },
+  run: async ({ asked, tx, vault }) => {
+    if (asked === null) throw new Error('the page was asked for before');
+    const { page, total, reach, selection, digest } = asked;
+    const names = await namesOf(tx, idsOf(page.rows));
+    const { from, to } = selection;
+    return {
+      object: 'list' as const,
+      data: page.rows.map((row) => listedOf(row, names, reach.sight)),
+      next_cursor: page.next === null ? null : cursorOf(vault, { behind: page.next, from, to }, digest),
+      ...(total === null ? {} : { total }),
+      ...coverageOf(page),
+    };
+  },
+});
+
+const OUTCOMES = ['ok', 'refused', 'failed', 'aborted'] as const;
+const counts = { total: z.int(), ok: z.int(), refused: z.int(), failed: z.int(), aborted: z.int() };
+
+export const logHistogram = action({
+  id: 'logs.histogram',
+  method: 'GET',
+  path: '/logs/histogram',
+  summary: 'Count requests over time by outcome',
+  description: 'The number of requests of a list in each bucket of time, by what became of them.',
+  tag: 'Logs',
+  auth: 'key_or_login',
+  scopes: ['logs.list', 'logs.view'],
+  tenant: 'workspace_optional',
+  workspace: 'past',
+  params: null,
+  query: z
+    .strictObject({ ...logFilterFields, ...optionalRangeFields, ...zoneField })
+    .superRefine(checkRange)
+    .superRefine(checkBounds),
+  body: null,
+  response: z.object({
+    object: z.literal('log-histogram'),
+    summary: z.object(counts),
+    data_points: z.array(z.object({ timestamp: z.string(), ...counts })),
+    bucket: z.enum(['minute', 'hour', 'day', 'week']),
+    zone: z.string(),
+    ...coverageFields,
+  }),
+  writes: false,
+  audit: null,
+  run: async (call) => {
+    const { query, clock } = call;
+    const reach = await reachOf(call, 'logs.view');
+    const range = rangeOf(query, clock.now());
+    const selection = await listSelection(call, reach, query, range);
+    const zone = query.zone ?? 'UTC';
+    const { buckets, key } = bucketKey(range, zone);
+    return afterCommit({ logs: KEPT_LOGS }, async ({ logs }) => {
+      const measures = [
+        { as: 'total', of: 'count' as const },
+        ...OUTCOMES.map((outcome) => ({
+          as: outcome,
+          of: 'count' as const,
+          where: [{ column: 'outcome', in: [outcome] }],
+        })),
+      ];
+      const found = await logs.store.groups(selection, { by: [key], measures });
+      const points = new Map(found.groups.map(({ keys, values }) => [keys[0], values]));
+      return {
+        object: 'log-histogram' as const,
+        summary: countsOf(found.summary),
+        data_points: buckets.starts.map((start, at) => ({
+          timestamp: toIso(start),
+          ...countsOf(points.get(at) ?? {}),
+        })),
+        bucket: buckets.width,
+        zone,
+        ...coverageOf(found),
+      };
+    });
+  },
+});
+
+function countsOf(values: LogGroups['summary']) {
+  return {
+    total: whole(values.total),
+    ok: whole(values.ok),
+    refused: whole(values.refused),
+    failed: whole(values.failed),
+    aborted: whole(values.aborted),
+  };
+}

@@ -1,0 +1,234 @@
+/** `GET /logs/{id}`: one stored request, in the shape of the contract. */
+import { z } from 'zod';
+import type { Sight } from '../../auth/scopes.ts';
+import type { LogRow } from '../../telemetry/log-query.ts';
+import { toIso } from '../body-fields.ts';
+import { tenantFields } from '../fields.ts';
+import { notFound } from '../look-up.ts';
+import { action } from '../resource.ts';
+import { withServices } from '../services.ts';
+import { type Names, namesOf } from './names.ts';
+import { KEPT_LOGS, type Reach, reachOf } from './reach.ts';
+import { columns, idsOf, metadataOf } from './rows.ts';
+import { withoutMetadata } from './sight.ts';
+
+const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+const optional = {
+  text: z.string().optional(),
+  int: z.int().optional(),
+  number: z.number().optional(),
+} as const;
+const { text, int, number } = optional;
+
+const metrics = z.object({
+  id: text,
+  organisation_id: text,
+  organisation_name: text,
+  prompt_slug: text,
+  prompt_version_id: text,
+  created_at: text,
+  is_success: z.boolean().optional(),
+  ai_org: text,
+  ai_model: text,
+  req_units: int,
+  res_units: int,
+  total_units: int,
+  cost: number.describe('Cents, with their fractions; absent when the price is not known.'),
+  cost_micros: int.describe('Micro-dollars.'),
+  cost_currency: text,
+  request_url: text,
+  request_method: text,
+  response_status_code: int,
+  response_time: int.describe('Milliseconds, as all times here.'),
+  is_proxy_call: z.boolean().optional(),
+  cache_status: text,
+  cache_type: text,
+  stream_mode: int,
+  retry_success_count: int,
+  trace_id: text,
+  span_id: text,
+  span_name: text,
+  parent_span_id: text,
+  mode: text,
+  virtual_key: text,
+  source: text.describe('`gateway`, `mcp`, `a2a`, or `proxy` for what `POST /logs` has brought.'),
+  runtime: text,
+  runtime_version: text,
+  sdk_version: text,
+  config: text,
+  config_version_id: text,
+  internal_trace_id: text,
+  workspace_slug: z.string().nullable().optional(),
+  'metadata.key': z.array(z.string()).optional(),
+  'metadata.value': z.array(z.string()).optional(),
+  api_key_id: text,
+  request_parsing_time: int,
+  pre_processing_time: int,
+  cache_processing_time: int,
+  response_parsing_time: int,
+  gateway_processing_time: int,
+  upstream_response_time: int,
+});
+
+const response = z.object({
+  object: z.literal('log'),
+  _id: z.string(),
+  request: z.object({
+    url: z.string(),
+    method: z.string(),
+    gatewayHeaders: z.record(z.string(), z.string()),
+  }),
+  response: z.object({
+    status: z.int(),
+    responseTime: z.int().describe('Milliseconds.'),
+    lastUsedOptionJsonPath: z.string().describe('Path of the target that answered, in its config; empty without one.'),
+  }),
+  organisation_id: z.string().nullable(),
+  created_at: z.string(),
+  metrics,
+  log_format: z.string(),
+});
+
+/** What `ahead` has found. */
+interface Asked {
+  readonly row: LogRow;
+  readonly reach: Reach;
+}
+
+export const readLog = action({
+  id: 'logs.read',
+  method: 'GET',
+  path: '/logs/:logId',
+  summary: 'Read a request',
+  description:
+    'One stored request with its figures. Bodies and headers are not kept. A request is found a moment after its answer; `x-gateway-request-id` of the answer is its id.',
+  tag: 'Logs',
+  auth: 'key_or_login',
+  scopes: ['logs.view', 'logs.write', 'completions.write'],
+  tenant: 'workspace_optional',
+  workspace: 'past',
+  params: z.strictObject({ logId: z.string() }),
+  query: z.strictObject({ ...tenantFields }),
+  body: null,
+  response,
+  writes: false,
+  audit: null,
+  ahead: async (call) => {
+    const id = call.params.logId.toLowerCase();
+    if (!ID.test(id)) throw notFound();
+    const reach = await reachOf(call, 'logs.view');
+    return withServices({ logs: KEPT_LOGS }, async ({ logs }): Promise<Asked> => {
+      const row = await logs.store.find(reach.scope, id);
+      if (row === null) throw notFound();
+      return { row, reach };
+    });
+  },
+  run: async ({ asked, tx, publicUrl }) => {
+    if (asked === null) throw new Error('the record was asked for before');
+    const { row, reach } = asked;
+    const names = await namesOf(tx, idsOf([row]));
+    const organisation = await tx.organisation();
+    return withoutMetadata(reach.sight, row, shownOf(row, reach.sight, names, organisation.name, publicUrl));
+  },
+});
+
+type Shown = z.input<typeof response>;
+
+const MICROS_PER_CENT = 10_000;
+const SOURCES: Readonly<Record<string, string>> = { llm: 'gateway', custom: 'proxy' };
+
+function shownOf(row: LogRow, sight: Sight, names: Names, organisation: string, publicUrl: string): Shown {
+  const texts = (name: string) => columns.text(row, name) ?? undefined;
+  const ints = (name: string) => columns.number(row, name) ?? undefined;
+  const millis = (name: string) => {
+    const micros = columns.number(row, name);
+    return micros === null ? undefined : Math.round(micros / 1_000);
+  };
+  const metadata = metadataOf(row, sight);
+  const path = columns.text(row, 'path') ?? '';
+  const url = /^https?:\/\//.test(path) ? path : `${publicUrl}${path}`;
+  const status = columns.number(row, 'status') ?? 0;
+  const cost = columns.number(row, 'cost_micros');
+  const source = columns.text(row, 'source') ?? 'llm';
+  const stream = columns.flag(row, 'stream');
+  const time = toIso(Number(row.time));
+  const workspace = columns.text(row, 'workspace_id');
+  return {
+    object: 'log',
+    _id: String(row.id),
+    request: { url, method: columns.text(row, 'method') ?? 'POST', gatewayHeaders: gatewayHeaders(row, metadata) },
+    response: {
+      status,
+      responseTime: millis('latency_us') ?? 0,
+      lastUsedOptionJsonPath: columns.text(row, 'option') ?? '',
+    },
+    organisation_id: columns.text(row, 'organisation_id'),
+    created_at: time,
+    metrics: {
+      id: String(row.id),
+      organisation_id: texts('organisation_id'),
+      organisation_name: organisation,
+      prompt_slug: texts('prompt_slug'),
+      prompt_version_id: texts('prompt_version'),
+      created_at: time,
+      is_success: status < 400,
+      ai_org: texts('provider'),
+      ai_model: texts('model'),
+      req_units: ints('tokens_in'),
+      res_units: ints('tokens_out'),
+      total_units: ints('tokens_total'),
+      cost: cost === null ? undefined : cost / MICROS_PER_CENT,
+      cost_micros: cost ?? undefined,
+      cost_currency: 'USD',
+      request_url: url,
+      request_method: texts('method'),
+      response_status_code: status,
+      response_time: millis('latency_us'),
+      is_proxy_call: source === 'custom',
+      cache_status: texts('cache_status'),
+      cache_type: texts('cache_type'),
+      stream_mode: stream === null ? undefined : Number(stream),
+      retry_success_count: status < 400 ? ints('retries') : 0,
+      trace_id: texts('trace_id'),
+      span_id: texts('span_id'),
+      span_name: texts('span_name'),
+      parent_span_id: texts('parent_span_id'),
+      mode: texts('mode'),
+      virtual_key: texts('provider_slug'),
+      source: SOURCES[source] ?? source,
+      runtime: texts('client_runtime'),
+      runtime_version: texts('client_runtime_version'),
+      sdk_version: texts('client_sdk_version'),
+      config: texts('config_slug'),
+      config_version_id: texts('config_version'),
+      internal_trace_id: String(row.id),
+      workspace_slug: workspace === null ? null : (names.workspace.get(workspace)?.slug ?? null),
+      ...(metadata === null
+        ? {}
+        : { 'metadata.key': Object.keys(metadata), 'metadata.value': Object.values(metadata) }),
+      api_key_id: texts('api_key_id'),
+      request_parsing_time: millis('parse_us'),
+      pre_processing_time: millis('pre_us'),
+      cache_processing_time: millis('cache_us'),
+      response_parsing_time: millis('post_us'),
+      gateway_processing_time: millis('gateway_us'),
+      upstream_response_time: millis('upstream_us'),
+    },
+    log_format: 'v1',
+  };
+}
+
+/** The gateway headers that a record tells of. */
+function gatewayHeaders(row: LogRow, metadata: Readonly<Record<string, string>> | null): Record<string, string> {
+  const slug = columns.text(row, 'provider_slug');
+  const told: Readonly<Record<string, string | null>> = {
+    'x-gateway-trace-id': columns.text(row, 'trace_id'),
+    'x-gateway-span-id': columns.text(row, 'span_id'),
+    'x-gateway-parent-span-id': columns.text(row, 'parent_span_id'),
+    'x-gateway-provider': slug === null ? columns.text(row, 'provider') : `@${slug}`,
+    'x-gateway-config': columns.text(row, 'config_slug'),
+    'x-gateway-metadata': metadata === null ? null : JSON.stringify(metadata),
+  };
+  return Object.fromEntries(Object.entries(told).filter((entry): entry is [string, string] => entry[1] !== null));
+}
