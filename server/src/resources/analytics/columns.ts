@@ -117,7 +117,7 @@ interface Dimension {
   /** The field of the items. */
   readonly field: string;
   readonly kind: 'text' | 'integer';
-  /** What its ids are of: their names are told beside them. */
+  /** What its ids are of: answers show their names, too. */
   readonly names?: 'api_key' | 'workspace' | 'user';
   /** Values of metadata. */
   readonly metadata?: true;

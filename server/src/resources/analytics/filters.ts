@@ -22,7 +22,7 @@ const status = queryList(
 ).optional();
 
 /** A number in a query string, with at most 6 digits behind the point. */
-export function queryNumber(min: number, max: number) {
+function queryNumber(min: number, max: number) {
   const message = `must be a number from ${min} to ${max}`;
   return z
     .string()
@@ -213,7 +213,7 @@ export interface Range {
   readonly time_of_generation_max: string;
 }
 
-/** Reports a range that is empty or too long; for `superRefine`, so that it is told with what else is wrong. */
+/** Reports a range that is empty or too long; for `superRefine`, so that the answer names all that is wrong. */
 export function checkRange(asked: Partial<Range>, context: z.core.$RefinementCtx): void {
   const { time_of_generation_min: min, time_of_generation_max: max } = asked;
   if (min === undefined || max === undefined) return;

@@ -30,16 +30,16 @@ const DEFAULT = 50;
 const MOST_COUNTED = 10_000;
 
 /** What chooses the requests of a list. */
-export const logFilterFields = {
+const logFilterFields = {
   ...placeFields,
   ...filterFields,
   dry_run: queryBoolean.optional().describe('`true`: dry runs only; `false`: none. Both when absent.'),
 } as const;
 
-export type LogFilters = Filters & { readonly dry_run?: boolean | undefined };
+type LogFilters = Filters & { readonly dry_run?: boolean | undefined };
 
 /** The question of a list, whose caller may not say what else is read. */
-export async function listSelection(
+async function listSelection(
   call: Pick<Call, 'tx'>,
   reach: Reach,
   query: LogFilters,
@@ -93,7 +93,7 @@ export const logList = action({
     total: z
       .int()
       .optional()
-      .describe(`With \`total=true\`; ${MOST_COUNTED + 1} stands for more than ${MOST_COUNTED}.`),
+      .describe(`With \`total=true\`; ${MOST_COUNTED + 1} means more than ${MOST_COUNTED}.`),
     ...coverageFields,
   }),
   writes: false,
