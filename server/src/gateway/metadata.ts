@@ -4,12 +4,18 @@ import { parseJson } from '../kernel/json-exact.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { RequestContext } from './request-context.ts';
 
+/** Characters, which are code points. */
 const MAX_VALUE = 128;
+const MAX_KEY = 128;
+/** Of a request, wherever they come from. */
 const MAX_KEYS = 64;
+
+const isLonger = (text: string, most: number): boolean => text.length > most && [...text].length > most;
 
 /**
  * Metadata of a request. For the same key the workspace's defaults win over the API key's, these over the request's header,
- * and that over W3C baggage; `user`, where the body names one, fills `_user` when nothing else does.
+ * and that over W3C baggage; `user`, where the body names one, fills `_user` when nothing else does. Baggage and `user` take
+ * the room that is left. Throws `malformed_call` (400) for more than 64 keys, or a value of more than 128 characters.
  */
 export function metadataOf(
   request: RequestContext,
@@ -27,12 +33,34 @@ export function metadataOf(
     user === undefined
   )
     return null;
-  const out: Record<string, string> = {};
-  if (baggage !== undefined) Object.assign(out, parseBaggage(baggage));
-  if (header !== undefined) Object.assign(out, parseHeader(header));
+  const out: Record<string, string> = header === undefined ? {} : parseHeader(header);
   Object.assign(out, fromKey, snapshot.metadata);
-  if (user !== undefined && out._user === undefined && user.length <= MAX_VALUE) out._user = user;
+  let keys = checked(out);
+  if (baggage !== undefined)
+    for (const [key, value] of Object.entries(parseBaggage(baggage)))
+      if (!Object.hasOwn(out, key) && keys++ < MAX_KEYS) out[key] = value;
+  if (user !== undefined && out._user === undefined && !isLonger(user, MAX_VALUE) && keys < MAX_KEYS) out._user = user;
   return out;
+}
+
+/** Metadata of a request under the config that it follows, which says what nothing else does. Throws as `metadataOf`. */
+export function metadataUnder(
+  config: Readonly<Record<string, string>>,
+  metadata: Readonly<Record<string, string>> | null,
+): Record<string, string> {
+  const out = { ...config, ...metadata };
+  checked(out);
+  return out;
+}
+
+/** How many keys there are. */
+function checked(metadata: Readonly<Record<string, string>>): number {
+  const { length } = Object.keys(metadata);
+  if (length > MAX_KEYS)
+    refuse(
+      `The metadata of the request, its API key, its workspace and its config have ${length} keys together; at most ${MAX_KEYS} are allowed. Send fewer in x-gateway-metadata, or shorten the defaults.`,
+    );
+  return length;
 }
 
 function refuse(message: string): never {
@@ -54,7 +82,8 @@ function parseHeader(text: string): Record<string, string> {
     if (key === '__proto__') refuse('x-gateway-metadata holds a key that is not allowed.');
     if (typeof item !== 'string')
       refuse(`x-gateway-metadata: the value of ${JSON.stringify(key.slice(0, 64))} must be a text.`);
-    if ([...item].length > MAX_VALUE)
+    if (isLonger(key, MAX_KEY)) refuse(`x-gateway-metadata holds a key that is longer than ${MAX_KEY} characters.`);
+    if (isLonger(item, MAX_VALUE))
       refuse(
         `x-gateway-metadata: the value of ${JSON.stringify(key.slice(0, 64))} is longer than ${MAX_VALUE} characters.`,
       );
@@ -73,7 +102,7 @@ function parseBaggage(text: string): Record<string, string> {
     try {
       const value = decodeURIComponent(pair.slice(equals + 1).trim());
       const key = decodeURIComponent(pair.slice(0, equals).trim());
-      if (key !== '__proto__' && value.length <= MAX_VALUE) out[key] = value;
+      if (key !== '__proto__' && !isLonger(value, MAX_VALUE) && !isLonger(key, MAX_KEY)) out[key] = value;
     } catch {
       // A bad escape makes the member malformed.
     }

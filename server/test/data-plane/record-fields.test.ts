@@ -150,8 +150,11 @@ describe('the way that a request took', () => {
   });
 
   it('a fallback that was not needed', async () => {
-    const record = await recordOf({ strategy: { mode: 'fallback' }, targets: [account, account] });
-    expect(record).toMatchObject({ mode: 'fallback', option: 'config.targets[0]', fallback: false });
+    expect(await recordOf({ strategy: { mode: 'fallback' }, targets: [account, account] })).toMatchObject({
+      mode: 'fallback',
+      option: 'config.targets[0]',
+      fallback: false,
+    });
   });
 
   it('a load balancer, and a target of it that is a fallback itself', async () => {
@@ -240,8 +243,13 @@ describe('what took time', () => {
   });
 
   it('a stream', async () => {
-    const record = await recordOf(account, { stream: true });
-    expect(record).toMatchObject({ stream: true, upstream_us: 40_000, post_us: 0, ttft_ms: 40, usage: { output: 5 } });
+    expect(await recordOf(account, { stream: true })).toMatchObject({
+      stream: true,
+      upstream_us: 40_000,
+      post_us: 0,
+      ttft_ms: 40,
+      usage: { output: 5 },
+    });
   });
 
   it('an answer that is converted', async () => {
@@ -336,8 +344,7 @@ describe('requests that call nobody, or are no calls of models', () => {
   });
 
   it('a body that is no JSON', async () => {
-    const answer = await server.call('/chat/completions', '{"model":', { 'x-gateway-provider': '@openai-test' });
-    await answer.text();
+    await (await server.call('/chat/completions', '{"model":', { 'x-gateway-provider': '@openai-test' })).text();
     expect(await newest()).toMatchObject({ outcome: 'refused', status: 400, upstream_us: 0 });
   });
 
@@ -346,18 +353,23 @@ describe('requests that call nobody, or are no calls of models', () => {
     expect(record).toMatchObject({ dry_run: true, mode: 'single', option: 'config', upstream_us: 0, attempts: [] });
   });
 
-  it('a path that is passed through', async () => {
+  async function read(path: string): Promise<Fields> {
     const headers = { 'x-gateway-api-key': server.first.workspace_api_key, 'x-gateway-provider': '@openai-test' };
-    const answer = await fetch(`${server.url}/v1/assistants`, { headers });
-    await answer.text();
-    expect(await newest()).toMatchObject({ operation: 'proxy', source: 'llm', mode: 'single', upstream_us: 40_000 });
+    await (await fetch(`${server.url}/v1/${path}`, { headers })).text();
+    return newest();
+  }
+
+  it('a path that is passed through', async () => {
+    expect(await read('assistants')).toMatchObject({
+      operation: 'proxy',
+      source: 'llm',
+      mode: 'single',
+      upstream_us: 40_000,
+    });
   });
 
   it('a file of an account, which adapters call', async () => {
-    const headers = { 'x-gateway-api-key': server.first.workspace_api_key, 'x-gateway-provider': '@openai-test' };
-    const answer = await fetch(`${server.url}/v1/files`, { headers });
-    await answer.text();
-    const record = await newest();
+    const record = await read('files');
     expect(record).toMatchObject({ operation: 'files', source: 'llm', attempts: [{ status: 200 }] });
     expect(Number(record.upstream_us)).toBeGreaterThan(0);
     expect(wholeOf(record)).toBe(Number(record.latency_ms) * 1000);
@@ -502,6 +514,22 @@ describe('trace context', () => {
       ['a\tb', undefined],
     ] as const)
       expect((await recordOf(account, {}, { 'x-gateway-span-name': given })).span_name, given).toBe(kept);
+  });
+});
+
+describe('metadata', () => {
+  const keys = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`k${i}`, 'v'.repeat(128)]));
+
+  it('of 64 keys of the request and its config is recorded; one more is refused, and the error says so', async () => {
+    const config = { ...account, metadata: { team: 'search' } };
+    const given = (count: number) => ({ 'x-gateway-metadata': JSON.stringify(keys(count)) });
+    expect((await recordOf(config, {}, given(63))).metadata).toEqual({ ...keys(63), team: 'search' });
+    expect(await recordOf(config, {}, given(64))).toMatchObject({
+      status: 400,
+      outcome: 'refused',
+      error_message: expect.stringContaining('have 65 keys together; at most 64 are allowed'),
+    });
   });
 });
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { metadataOf } from '../../gateway/metadata.ts';
+import { metadataOf, metadataUnder } from '../../gateway/metadata.ts';
 import { hostFault } from '../../http/host-fault.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
@@ -161,7 +161,7 @@ function modelIn(request: RequestHead): ModelReference {
 
 /** What a config says of its requests stands where neither they nor their key or workspace say anything else. */
 function addMetadata(request: RequestHead, metadata: Plan['metadata']): void {
-  if (metadata !== null) request.metadata = { ...metadata, ...request.metadata };
+  if (metadata !== null) request.metadata = metadataUnder(metadata, request.metadata);
 }
 
 function keepPlan(snapshot: WorkspaceSnapshot, key: string | null, made: Plan): void {
