@@ -117,6 +117,7 @@ describe('the audit row', () => {
               find: (table, where) => tx.find(table, where),
               list: (table, query) => tx.list(table, query),
               count: (table, query) => tx.count(table, query),
+              totals: (table, query) => tx.totals(table, query),
               update: (table, where, patch) => tx.update(table, where, patch),
               remove: (table, where) => tx.remove(table, where),
               organisation: () => tx.organisation(),

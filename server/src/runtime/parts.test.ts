@@ -38,6 +38,7 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'object_owners',
   'files',
   'file_totals',
+  'feedback',
   'training_jobs',
   'training_events',
   'batches',

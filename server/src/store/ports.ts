@@ -53,6 +53,27 @@ export interface Query<N extends TableName> {
   readonly offset?: number;
 }
 
+/** What the rows of a query come to, added up by the store. */
+export interface TotalsQuery<N extends TableName> extends Pick<Query<N>, 'where' | 'anyOf'> {
+  /** Groups by these columns, texts or whole numbers. */
+  readonly by?: readonly (keyof Row<N> & string)[];
+  /** Groups by a time also: rows whose `floor(time / stepMs)` is the same are together. */
+  readonly slot?: { readonly column: keyof Row<N> & string; readonly stepMs: number };
+  /** Columns of whole numbers to add up. */
+  readonly sums?: readonly (keyof Row<N> & string)[];
+  /** Only so many groups, those of the most rows. */
+  readonly most?: number;
+}
+
+/** One group of rows; without `by` and `slot` there is one group when there are rows, and none when there are none. */
+export interface Totals {
+  readonly count: number;
+  /** `floor(time / stepMs)`; null when the query names no slot. */
+  readonly slot: number | null;
+  readonly by: Readonly<Record<string, string | number | null>>;
+  readonly sums: Readonly<Record<string, number>>;
+}
+
 export interface Change {
   readonly organisationId: string;
   readonly workspaceId: string | null;
@@ -77,6 +98,8 @@ export interface TenantTx {
   find<N extends TenantTable>(table: N, where: Where<N>): Promise<Row<N> | undefined>;
   list<N extends TenantTable>(table: N, query?: Query<N>): Promise<Row<N>[]>;
   count<N extends TenantTable>(table: N, query?: Pick<Query<N>, 'where' | 'anyOf'>): Promise<number>;
+  /** Counts and sums of groups of rows, in no order but that of `most`. It reads every row that it counts. */
+  totals<N extends TenantTable>(table: N, query: TotalsQuery<N>): Promise<Totals[]>;
   /** `organisation_id` of the row must be the tenant's. A unique violation throws SluiceError('conflict'). */
   insert<N extends TenantTable>(table: N, row: Row<N>): Promise<void>;
   /** Number of rows changed. */

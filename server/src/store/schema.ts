@@ -1,5 +1,5 @@
 import { bool, type Column, int, json, nullable, sealed, table, text, time } from './column.ts';
-
+import { FEEDBACK_TABLES } from './feedback-table.ts';
 import { GUARDRAIL_TABLES } from './guardrail-tables.ts';
 import type {
   AlertKind,
@@ -537,6 +537,7 @@ export const SCHEMA = {
     created_at: time(),
   }),
   ...GUARDRAIL_TABLES,
+  ...FEEDBACK_TABLES,
   /** Gateways that are registered with an organisation. */
   deployments: table(['id'], 'organisation', {
     id: text(),

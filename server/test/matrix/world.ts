@@ -45,7 +45,8 @@ export type Kind =
   | 'usage_entity'
   | 'guardrail'
   | 'mcp_server'
-  | 'log';
+  | 'log'
+  | 'feedback';
 
 /** What belongs to the organisation and is seen from all of its workspaces, by whoever may see it at all. */
 export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
@@ -120,6 +121,7 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       guardrail: { id: newId(), slug: `pg-${canary}` },
       mcp_server: { id: newId() },
       log: { id: newId() },
+      feedback: { id: newId() },
     },
   };
 }
@@ -401,6 +403,26 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
     },
   ],
   file_totals: (t) => [{ organisation_id: t.organisationId, workspace_id: t.workspaceId, bytes: 1 }],
+  feedback: (t) => [
+    {
+      id: t.objects.feedback.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      trace_id: `trace-${t.canary}`,
+      value: 5,
+      weight_micros: 1_000_000,
+      weighted_micros: 5_000_000,
+      metadata: { comment: t.canary },
+      source: 'api',
+      api_key_id: t.objects.api_key.id,
+      user_id: null,
+      ai_model: `model-${t.canary}`,
+      provider: 'openai',
+      config_slug: t.objects.config.slug ?? null,
+      matched: true,
+      ...stamps,
+    },
+  ],
   training_jobs: (t) => [
     {
       id: t.objects.job.id,

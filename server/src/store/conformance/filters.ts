@@ -34,7 +34,7 @@ const SCHEMAS = SCHEMA as unknown as Record<string, Table>;
 const TENANT_TABLES = Object.keys(SCHEMAS).filter((name) => SCHEMAS[name]?.tenant === 'organisation') as TenantTable[];
 const bound = (table: string) => SCHEMAS[table]?.columns.workspace_id !== undefined;
 
-const VERBS = ['find', 'list', 'count', 'update', 'move', 'remove', 'insert', 'refer'] as const;
+const VERBS = ['find', 'list', 'count', 'totals', 'update', 'move', 'remove', 'insert', 'refer'] as const;
 type Verb = (typeof VERBS)[number];
 /** What the condition names: the victim's row by its key, all of the victim's, everything, the victim as an alternative. */
 const AIMS = ['key', 'owner', 'all', 'either'] as const;
@@ -162,6 +162,12 @@ async function tried(session: Session, system: () => Promise<Session>, attempt: 
       const counted = await session.count(table, query);
       const matches = (await (await system()).list(table, query)) as unknown as Loose[];
       return counted > matches.filter((row) => !foreign(row, true)).length ? 'counted' : null;
+    }
+    case 'totals': {
+      const groups = await session.totals(table, query);
+      const matches = (await (await system()).list(table, query)) as unknown as Loose[];
+      const counted = groups.reduce((sum, { count }) => sum + count, 0);
+      return counted > matches.filter((row) => !foreign(row, true)).length ? 'added up' : null;
     }
     case 'update':
       await session.update(table, where, patch as never);

@@ -1,5 +1,6 @@
 /** Whole rows with plain values, for the suites of this folder and for tests that need a row and care for few columns. */
 import type { Row, TenantTable } from '../schema.ts';
+import { FEEDBACK } from './feedback-row.ts';
 
 const at = { created_at: 1_700_000_000_000, last_updated_at: 1_700_000_000_000 };
 
@@ -359,6 +360,7 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       ...created,
     },
     file_totals: { ...inside, bytes: 1 },
+    feedback: { id: `${name}-feedback`, ...inside, ...FEEDBACK, ...at },
     training_jobs: {
       id: `${name}-job`,
       ...inside,

@@ -5,6 +5,7 @@ import { SCHEMA, type TableName } from '../schema.ts';
 import { conditionsConformance } from './conditions.ts';
 import { apiKeyRow, configRow, integrationRow, organisationRow, secretRow, userRow } from './rows.ts';
 import { seedTenants, tenantsConformance } from './tenants.ts';
+import { totalsConformance } from './totals.ts';
 
 export interface TablesUnderTest {
   /** A second, independent opening of the same store. */
@@ -126,6 +127,8 @@ export function tablesConformance(name: string, open: () => Promise<TablesUnderT
     conditionsConformance(() => tables);
 
     tenantsConformance(() => tables);
+
+    totalsConformance(() => tables);
 
     describe('rules', () => {
       it('a taken slug is a conflict that names the field; a deleted object does not hold its slug', async () => {

@@ -12,6 +12,7 @@ import { growth } from './0012-growth.ts';
 import { retention } from './0014-retention.ts';
 import { userAddresses } from './0015-user-addresses.ts';
 import { deployments } from './0017-deployments.ts';
+import { feedback } from './0018-feedback.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
@@ -31,6 +32,7 @@ export const MIGRATIONS: readonly Migration[] = [
   retention,
   userAddresses,
   deployments,
+  feedback,
 ];
 
 /** The log tables, which may be in another database. Append-only. */

@@ -32,11 +32,21 @@ export interface Order {
   readonly unindexed?: boolean;
 }
 
+/** Counts and sums of groups, in place of rows. */
+export interface Groups {
+  readonly by: readonly string[];
+  /** A column of whole numbers, and by what it is divided. */
+  readonly slot?: { readonly column: string; readonly step: number };
+  readonly sums: readonly string[];
+  /** Those of the most rows, and how many. */
+  readonly most?: number;
+}
+
 export interface Select {
   readonly kind: 'select';
   readonly table: string;
   /** `count`: one row, with the number of rows as `count`. */
-  readonly columns: readonly string[] | 'count';
+  readonly columns: readonly string[] | 'count' | Groups;
   readonly where: Condition;
   readonly orderBy?: readonly Order[];
   readonly limit?: number;
@@ -104,6 +114,10 @@ export function compile(statement: Statement, dialect: Dialect): Compiled {
   switch (statement.kind) {
     case 'select': {
       const { columns, orderBy = [], limit, offset } = statement;
+      if (isGroups(columns)) {
+        sql = groupsText(columns, (what) => `select ${what} from ${table}${where(statement.where)}`, put);
+        break;
+      }
       const what = columns === 'count' ? 'count(*) as "count"' : columns.map(quoted).join(', ');
       sql = `select ${what} from ${table}${where(statement.where)}`;
       if (orderBy.length > 0)
@@ -126,6 +140,26 @@ export function compile(statement: Statement, dialect: Dialect): Compiled {
       sql = `delete from ${table}${where(statement.where)}`;
   }
   return { sql, parameters };
+}
+
+const isGroups = (columns: Select['columns']): columns is Groups => typeof columns === 'object' && 'by' in columns;
+
+/** A group of all rows has no row when there are none: `having`. The step is in the text, for the engines must see that both places are one expression. */
+function groupsText({ by, slot, sums, most }: Groups, select: (what: string) => string, put: (n: number) => string) {
+  const names = by.map(quoted);
+  if (slot !== undefined && !(Number.isSafeInteger(slot.step) && slot.step > 0)) throw misuse(`a step is ${slot.step}`);
+  const divided = slot === undefined ? [] : [`${quoted(slot.column)} / ${slot.step}`];
+  const what = [
+    'count(*) as "count"',
+    ...divided.map((text) => `${text} as "slot"`),
+    ...by.map((name, n) => `${quoted(name)} as "by_${n}"`),
+    ...sums.map((name, n) => `sum(${quoted(name)}) as "sum_${n}"`),
+  ];
+  const groups = [...divided, ...names];
+  let sql = select(what.join(', '));
+  sql += groups.length === 0 ? ' having count(*) > 0' : ` group by ${groups.join(', ')}`;
+  if (most !== undefined) sql += ` order by ${['count(*) desc', ...names].join(', ')} limit ${put(most)}`;
+  return sql;
 }
 
 function orderText(table: string, { column, direction, nulls, unindexed }: Order, dialect: Dialect): string {

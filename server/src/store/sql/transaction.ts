@@ -1,4 +1,14 @@
-import type { Change, OrganisationPatch, Query, SystemTx, TenantContext, TenantTx, Where } from '../ports.ts';
+import type {
+  Change,
+  OrganisationPatch,
+  Query,
+  SystemTx,
+  TenantContext,
+  TenantTx,
+  Totals,
+  TotalsQuery,
+  Where,
+} from '../ports.ts';
 import { type Row, SHARED_TABLES, type TableName } from '../schema.ts';
 import { columnsOf, decodeRow, encodePatch, encodeRow, misuse, type Stored, tableOf } from './columns.ts';
 import type { Engine, Execute, Result, Scope, Verb } from './engine.ts';
@@ -88,6 +98,39 @@ export class Session {
     const where = this.#within(table, 'read', filter(table, query as Pick<Query<TableName>, 'where'>));
     const { rows } = await this.#run(table, 'read', { kind: 'select', table, columns: 'count', where });
     return Number(rows[0]?.count);
+  }
+
+  async totals<N extends TableName>(table: N, query: TotalsQuery<N>): Promise<Totals[]> {
+    const { columns } = tableOf(table);
+    const { by = [], slot, sums = [], most } = query;
+    const check = (name: string, ...kinds: readonly string[]) => {
+      const kind = Object.hasOwn(columns, name) ? columns[name]?.kind : undefined;
+      if (kind === undefined || !kinds.includes(kind))
+        throw misuse(`${table}.${name} cannot be added up or grouped by`);
+    };
+    for (const name of by) check(name, 'text', 'int');
+    for (const name of sums) check(name, 'int');
+    if (slot !== undefined) check(slot.column, 'time');
+    const where = this.#within(table, 'read', filter(table, query as Pick<Query<TableName>, 'where'>));
+    const { rows } = await this.#run(table, 'read', {
+      kind: 'select',
+      table,
+      columns: {
+        by,
+        sums,
+        ...(slot === undefined ? {} : { slot: { column: slot.column, step: slot.stepMs } }),
+        ...(most === undefined ? {} : { most: wholeNumber(most) }),
+      },
+      where,
+    });
+    const value = (name: string, stored: unknown) =>
+      stored === null ? null : columns[name]?.kind === 'int' ? Number(stored) : String(stored);
+    return rows.map((row) => ({
+      count: Number(row.count),
+      slot: slot === undefined ? null : Number(row.slot),
+      by: Object.fromEntries(by.map((name, n) => [name, value(name, row[`by_${n}`])])),
+      sums: Object.fromEntries(sums.map((name, n) => [name, Number(row[`sum_${n}`])])),
+    }));
   }
 
   async insert<N extends TableName>(table: N, row: Row<N>): Promise<void> {
@@ -241,6 +284,7 @@ export function tenantTx(session: Session, tenant: TenantContext): TenantTx {
     find: (table, where) => session.find(table, where),
     list: (table, query) => session.list(table, query),
     count: (table, query) => session.count(table, query),
+    totals: (table, query) => session.totals(table, query),
     insert: (table, row) => session.insert(table, row),
     update: (table, where, patch) => session.update(table, where, patch),
     remove: (table, where) => session.remove(table, where),
