@@ -1,5 +1,6 @@
 import { checkHttpClient } from '../gateway/check-http-client.ts';
 import { createGuardedFetch } from '../gateway/guarded-fetch.ts';
+import { openGuardrailFeedback } from '../gateway/guardrail-feedback.ts';
 import { InFlight } from '../gateway/in-flight.ts';
 import type { GatewayServices } from '../gateway/services.ts';
 import { BodyBudget, bodyMemory, FREE_BYTES } from '../http/body-budget.ts';
@@ -60,6 +61,10 @@ export function gatewayServices(common: Common, parts: GatewayParts): GatewaySer
     bodies,
     maxBodyBytes: config.maxBodyBytes,
     guardedFetch: (organisationId, options) => createGuardedFetch({ fetcher, guard, clock }, organisationId, options),
+    guardrailFeedback: lifecycle.own(
+      'feedback of guardrails',
+      openGuardrailFeedback({ tables, clock: storeClock, log }),
+    ),
     outside: (organisationId) => checkHttpClient({ fetcher, guard, clock, organisationId }),
     unpriced: config.unpriced,
     unrecorded: config.unrecorded,

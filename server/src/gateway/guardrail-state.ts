@@ -5,6 +5,7 @@ import type { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { GuardrailFacts } from '../telemetry/guardrail-facts.ts';
 import type { LogRecord } from '../telemetry/record.ts';
+import type { RecordDraft } from '../telemetry/recorder.ts';
 import type { GatewayServices } from './services.ts';
 
 /** Which guardrails judge a request, in the order in which they run. */
@@ -40,10 +41,18 @@ export class GuardrailState {
   readonly #all = new Set<Guardrail>();
   #beside: GuardrailResult[] = [];
   #recorded = false;
+  readonly #feedback: GatewayServices['guardrailFeedback'];
+  /** The record of the request, once it is written. */
+  #record: RecordDraft | null = null;
   #gone: AbortController | null = null;
 
-  constructor(services: Pick<GatewayServices, 'outside' | 'log'>, caller: GuardedCaller, lists: GuardrailLists) {
+  constructor(
+    services: Pick<GatewayServices, 'outside' | 'log' | 'guardrailFeedback'>,
+    caller: GuardedCaller,
+    lists: GuardrailLists,
+  ) {
     this.#log = services.log;
+    this.#feedback = services.guardrailFeedback;
     this.#caller = caller;
     this.input = lists.input;
     this.output = lists.output;
@@ -78,6 +87,7 @@ export class GuardrailState {
       this.#beside.push(result);
       return;
     }
+    this.#give(result);
     const { id } = this.#caller;
     this.#log.info('a guardrail beside a request is done', { request_id: id, ...this.#factsOf(result, null) });
   };
@@ -90,6 +100,18 @@ export class GuardrailState {
       ...this.after.map((result) => this.#factsOf(result, 'output')),
       ...this.#beside.map((result) => this.#factsOf(result, null)),
     ];
+  }
+
+  /** Gives the feedback of all that was said; that of guardrails which still run beside the request follows. */
+  recorded(record: RecordDraft): void {
+    if (record.dry_run) return;
+    this.#record = record;
+    for (const result of new Set([...this.#earlier, ...this.before, ...this.after, ...this.#beside]))
+      this.#give(result);
+  }
+
+  #give({ id, feedback }: GuardrailResult): void {
+    if (this.#record !== null && feedback !== null) this.#feedback.note(this.#record, id, feedback);
   }
 
   #factsOf(result: GuardrailResult, phase: 'input' | 'output' | null): GuardrailFacts {

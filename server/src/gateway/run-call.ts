@@ -211,6 +211,7 @@ function record(call: Call, response: ServerResponse): Promise<void> {
     source: kind.source,
     detail: call.detail,
   });
+  guardrails?.recorded(draft);
   const { accessLog } = services;
   if (accessLog !== null && (accessLog.all || outcome.result !== 'ok')) accessLog.write(entryOf(draft));
   return new Promise((resolve) => {

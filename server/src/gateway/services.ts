@@ -14,6 +14,7 @@ import type { AccessLog } from '../telemetry/access-log.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 import type { AccountServices } from './account-access.ts';
 import type { GuardedFetch, GuardedFetchOptions } from './guarded-fetch.ts';
+import type { GuardrailFeedback } from './guardrail-feedback.ts';
 import type { InFlight } from './in-flight.ts';
 
 /** What every plane is given. Made once in `compose/gateway.ts`. */
@@ -35,6 +36,8 @@ export interface GatewayServices extends AccountServices {
   readonly guardedFetch: (organisationId: string, options: GuardedFetchOptions) => GuardedFetch;
   /** How guardrails of an organisation call others. */
   readonly outside: (organisationId: string) => CheckHttpClientFactory;
+  /** Where the feedback goes that guardrails give by their verdicts. */
+  readonly guardrailFeedback: Pick<GuardrailFeedback, 'note'>;
   /** What limits on cost do with what has no known price, where a limit has no rule itself. */
   readonly unpriced: Readonly<UnpricedRule>;
   /** What becomes of requests while their records cannot be written. */

@@ -91,6 +91,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       runtime: fixedRuntime(() => snapshot),
       inFlight: new InFlight(),
       guardedFetch: null as never,
+      guardrailFeedback: { note() {} },
       guard: null as never,
       paths: null as never,
       upstream: null as never,

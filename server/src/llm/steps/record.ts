@@ -19,6 +19,7 @@ export function record(x: Used): Promise<void> {
   const ending = x.clientGone ? { kind: 'destroy' as const } : (x.outcome.ending ?? { kind: 'destroy' as const });
   if (ending.kind !== 'destroy') for (const part of ending.body) x.outcome.bytesOut += part.length;
   const draft = logRecordOf(x);
+  x.guard?.recorded(draft);
   const { accessLog } = x.services;
   if (accessLog !== null && (accessLog.all || x.outcome.result !== 'ok')) accessLog.write(entryOf(draft));
   return new Promise((resolve) => {
