@@ -5,7 +5,7 @@ import { tenantOf } from '../auth/tenant.ts';
 import { clientAddress } from '../http/client-address.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
-import type { JsonObject } from '../kernel/json.ts';
+import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
 import { type AuditEntry, appendAudit, resourceType } from '../resources/audit-logs/chain.ts';
 import { isUuid } from '../resources/fields.ts';
@@ -29,7 +29,7 @@ export type EntryDeps = Pick<AuditDeps, 'clock' | 'vault'>;
 export interface Trail {
   readonly requestId: string;
   principal: Principal | null;
-  body: JsonObject | null;
+  body: JsonObject | readonly JsonValue[] | null;
   query: Record<string, string>;
   workspaceId: string | null;
   resourceId: string | null;

@@ -16,7 +16,7 @@ import type { KnownPaths } from '../http/known-paths.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
-import type { JsonObject } from '../kernel/json.ts';
+import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
 import { inTurns, nextTurn } from '../kernel/turns.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
@@ -31,7 +31,7 @@ import type { Vault } from '../store/vault.ts';
 import type { AccessLog } from '../telemetry/access-log.ts';
 import { auditRow, joinChanges, organisationIn, recordedBody, recordRefusal, type Trail } from './audit.ts';
 import { fingerprintOf, Once, Replay, readIdempotencyKey, takesIdempotencyKey } from './idempotency.ts';
-import { isLongBody, readFormBody, readJsonBody } from './json-body.ts';
+import { isLongBody, readFormBody, readJsonBodies, readJsonBody } from './json-body.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
 import {
@@ -194,7 +194,7 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
     await rest(request, trail);
     const error = isNotFound(thrown) ? thrown.reworded(missingText(row, deps.paths)) : thrown;
     const answer = note(adminError(error, trail.requestId, deps.log), error);
-    const record = () => (row.writes ? recordRefusal(deps, row, request, trail, error, answer.status) : null);
+    const record = () => (isAudited(row) ? recordRefusal(deps, row, request, trail, error, answer.status) : null);
     // The client of a body that is too large still sends: it must get the answer before the socket is given up.
     if (answer.status !== 413) await record();
     send(reply, answer);
@@ -234,10 +234,11 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   trail.query = parseQuery(request.raw.url ?? '', row.lists);
   const asked = withoutRepeated(row.query, trail.query, request.params);
   const query: unknown = row.query === null ? noParameters(asked) : validate(row.query, { ...asked });
-  trail.body = await (row.takes === 'form' ? readFormBody : readJsonBody)(request.raw, deps.clock);
+  trail.body = await READERS[row.takes ?? 'object'](request.raw, deps.clock);
   await rest(request, trail);
-  const sent = withoutRepeated(row.body, trail.body ?? {}, request.params);
-  const body: unknown = row.body === null ? noBody(sent) : validate(row.body, sent);
+  const sent = trail.body ?? {};
+  const given = isList(sent) ? sent : withoutRepeated(row.body, sent, request.params);
+  const body: unknown = row.body === null ? noBody(given) : validate(row.body, given);
   await rest(request, trail);
   const input = { params, query, body };
   if (row.auth === 'operator') return actAsOperator(deps, row, request, trail, input);
@@ -252,6 +253,12 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const acting = signedIn ? { ...principal, scopes: held, workspaceId: member ? workspaceId : null } : principal;
   return act(deps, row, request, trail, acting, tenantOf(principal, reach.workspaceId), input);
 }
+
+const READERS = { object: readJsonBody, form: readFormBody, one_or_many: readJsonBodies } as const;
+
+const isList = (body: JsonObject | readonly JsonValue[]): body is readonly JsonValue[] => Array.isArray(body);
+
+const isAudited = (row: AdminRow): boolean => row.writes && row.unaudited !== true;
 
 const isSelf = ({ userId }: Principal, named: unknown) => typeof named === 'string' && named.toLowerCase() === userId;
 
@@ -347,7 +354,7 @@ async function act(
     }
     const checked = checkAnswer(row, answer);
     const status = statusOf(row.answers);
-    if (row.writes) {
+    if (isAudited(row)) {
       await appendAudit(tx, deps.vault, auditRow(deps, row, request, trail, tenant.organisationId, status));
     }
     await once?.keep(tx, status, checked, trail.resourceId);
@@ -359,8 +366,8 @@ async function act(
   }
   // Before the transaction and behind it, never within: on SQLite all writes wait for its end.
   await rest(request, trail);
-  const carryOut = () =>
-    row.writes ? deps.tables.write(tenant, run, { queue: tenant.organisationId }) : deps.tables.read(tenant, run);
+  const queue = isAudited(row) ? { queue: tenant.organisationId } : {};
+  const carryOut = () => (row.writes ? deps.tables.write(tenant, run, queue) : deps.tables.read(tenant, run));
   const answer =
     once === null ? await carryOut() : await once.answer(carryOut, (find) => deps.tables.read(tenant, find));
   await committed(deps, answer instanceof Replay ? null : changes, after);
@@ -520,7 +527,7 @@ function noParameters(query: Readonly<Record<string, string>>): object {
   throw new SluiceError('validation', `${param} is not a known parameter; this operation takes none.`, { param });
 }
 
-function noBody(body: JsonObject): undefined {
+function noBody(body: object): undefined {
   const [name] = Object.keys(body);
   if (name === undefined) return undefined;
   throw new SluiceError('validation', 'This operation takes no body; send none.');

@@ -53,9 +53,9 @@ export function fingerprintOf(
   row: Pick<AdminRow, 'id' | 'method'>,
   path: string,
   query: Readonly<Record<string, string>>,
-  body: JsonObject | null,
+  body: JsonObject | readonly JsonValue[] | null,
 ): string {
-  const parts = canonical([row.method, row.id, path, { ...query }, body ?? {}]);
+  const parts = canonical([row.method, row.id, path, { ...query }, (body ?? {}) as JsonValue]);
   return createHash('sha256').update(parts).digest('hex');
 }
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { cpu } from '../../test/support/cost.ts';
 import { rateLimits, secretMappings } from '../resources/body-fields.ts';
 import { levelSchema } from '../resources/configs/structure.ts';
-import { parseJsonObject } from './json-body.ts';
+import { parseJsonBodies, parseJsonObject } from './json-body.ts';
 
 const timed = (run: () => unknown) => {
   const started = cpu();
@@ -72,6 +72,39 @@ describe('numbers', () => {
     const best = (text: string) => Math.min(...Array.from({ length: 5 }, () => timed(() => body(text))));
     const spaces = ' '.repeat(900_000);
     expect(best(`{"a":[${list}]${spaces}}`)).toBeLessThan(2 * best(`{"a":[${list}],"b":""${spaces}}`) + 10);
+  });
+});
+
+describe('a body that may be a list', () => {
+  const read = async (text: string) => parseJsonBodies(Buffer.from(text));
+
+  it.each(['[]', ' [ {"a":[1]} , 2 ]', '{"a":[1]}'])('%s is read as it is', async (text) => {
+    expect(await read(text)).toEqual(JSON.parse(text));
+  });
+
+  it.each([
+    ['[{"a":9007199254740993}]', '[0].a'],
+    ['[1,["\\u0000"]]', '[1][0]'],
+    ['[{"a":"\\ud800"}]', '[0].a'],
+  ])('the fault of %s is named by its place', async (text, param) => {
+    await expect(read(text)).rejects.toThrow(expect.objectContaining({ param }));
+  });
+
+  it.each([
+    ['[1,]', 3],
+    ['[{"a":1,"a":2}]', 8],
+    ['[1', 1],
+  ])('the fault of %s is told near byte %i of the body as it was sent', async (text, near) => {
+    const error: Error = await read(text).then(
+      () => new Error('nothing'),
+      (thrown: Error) => thrown,
+    );
+    const offset = Number(/at byte ([0-9]+)/.exec(error.message)?.[1]);
+    expect(Math.abs(offset - near), error.message).toBeLessThanOrEqual(1);
+  });
+
+  it.each(['[],"b":[]', '[]]', '[]}', '7', '"a"'])('%s is refused', async (text) => {
+    await expect(read(text)).rejects.toThrow(expect.objectContaining({ kind: 'validation' }));
   });
 });
 

@@ -23,13 +23,46 @@ export const isLongBody = ({ headers }: IncomingMessage): boolean =>
  * that is not one strict JSON object, `too_large` past 1 MB: at once when the length is declared, else when it is
  * reached; `timeout` and `client_closed` as `http/read-body.ts` does.
  */
-export async function readJsonBody(request: IncomingMessage, clock: Clock = systemClock): Promise<JsonObject | null> {
+export function readJsonBody(request: IncomingMessage, clock: Clock = systemClock): Promise<JsonObject | null> {
+  return readJson(request, clock, parseJsonObject, parsing);
+}
+
+/** A body that is a JSON object or a list. Paths of errors in a list begin with the place: `[3].value`. */
+type JsonBodies = JsonObject | readonly JsonValue[];
+
+/** The same for a body that is a JSON object or a list. */
+export function readJsonBodies(request: IncomingMessage, clock: Clock = systemClock): Promise<JsonBodies | null> {
+  return readJson(request, clock, parseJsonBodies, parsingBodies);
+}
+
+async function readJson<T>(
+  request: IncomingMessage,
+  clock: Clock,
+  parse: (body: Buffer) => T,
+  steps: (body: Buffer) => Steps<T>,
+): Promise<T | null> {
   const body = await readBody(request, { limit: MAX_BODY_BYTES, clock });
   if (body.length === 0) return null;
   checkContentType(request.headers['content-type']);
-  if (body.length <= LONG_BODY_BYTES) return parseJsonObject(body);
+  if (body.length <= LONG_BODY_BYTES) return parse(body);
   await nextTurn();
-  return inTurns(parsing(body), clock);
+  return inTurns(steps(body), clock);
+}
+
+const isList = (body: Buffer): boolean => /^[\t\n\r ]*\[/.test(body.subarray(0, 1_024).toString('latin1'));
+const LIST_BEGIN = Buffer.from('{"":');
+const LIST_END = Buffer.from('}');
+
+function* parsingBodies(body: Buffer): Steps<JsonBodies> {
+  return isList(body) ? yield* parsingList(body) : yield* parsing(body);
+}
+
+/** A list is read as the only member of an object, for the scanner knows objects. */
+function* parsingList(body: Buffer): Steps<readonly JsonValue[]> {
+  const whole = yield* parsing(Buffer.concat([LIST_BEGIN, body, LIST_END]), LIST_BEGIN.length);
+  const [list, ...more] = Object.values(whole);
+  if (!Array.isArray(list) || more.length > 0) throw refuse('', 'must be one JSON list');
+  return list;
 }
 
 /**
@@ -70,12 +103,18 @@ export function parseJsonObject(body: Buffer): JsonObject {
   return atOnce(parsing(body));
 }
 
-function* parsing(body: Buffer): Steps<JsonObject> {
+/** The same for an object or a list. */
+export function parseJsonBodies(body: Buffer): JsonBodies {
+  return atOnce(parsingBodies(body));
+}
+
+function* parsing(body: Buffer, shift = 0): Steps<JsonObject> {
   try {
     scanJson(body, []);
   } catch (error) {
     if (!(error instanceof JsonScanError)) throw error;
-    throw new SluiceError('validation', `${error.message}.`);
+    const offset = Math.max(0, Math.min(error.offset, shift === 0 ? body.length : body.length - 1) - shift);
+    throw new SluiceError('validation', `${error.message.replace(/[0-9]+\)$/, `${offset})`)}.`);
   }
   yield;
   const text = body.toString('utf8');

@@ -19,6 +19,7 @@ const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/api-keys/:id/rotate': {},
   'POST /v1/deployments/:id/verify-ping': { code: 'made' },
   'PUT /v2/batches/:id': { status: 'cancelled' },
+  'PUT /v1/feedback/:feedbackId': { value: 1 },
   'POST /v1/guardrails/:guardrailId/invoke': { phase: 'input', text: 'Hello' },
   'PUT /v1/guardrails/:guardrailId/mcp-servers': { mcp_servers: {} },
   'PUT /v1/guardrails/:guardrailId/mcp-servers/:mcpServerId': {},
@@ -30,6 +31,8 @@ const BODIES: Readonly<Record<string, object>> = {
   'PUT /v1/admin/workspaces/:workspaceId/users/:userId': { role: 'member' },
 };
 const QUERIES: Readonly<Record<string, string>> = { 'DELETE /v1/integrations/:slug/models': '?slugs=a' };
+/** No key of an organisation has their scopes. */
+const OF_WORKSPACES: ReadonlySet<string> = new Set(['guardrails.invoke', 'feedback.update']);
 /** Nothing lists what these name. */
 const UNLISTED: ReadonlySet<string> = new Set([
   'GET /v1/logs/:logId/decision',
@@ -48,7 +51,7 @@ describe('a path that names no object', () => {
       const path = pathsOf(row)[0];
       const target = path.replace(/:\w+/g, () => randomUUID()) + (QUERIES[route] ?? '');
       const { status, body } = await admin.call(row.method, target, {
-        key: row.id === 'guardrails.invoke' ? admin.a.workspace_api_key : admin.a.admin_api_key,
+        key: OF_WORKSPACES.has(row.id) ? admin.a.workspace_api_key : admin.a.admin_api_key,
         ...(row.body === null ? {} : { body: BODIES[route] ?? { name: 'Other' } }),
       });
       const message = String(body?.error?.message);

@@ -167,9 +167,9 @@ class Masking {
 }
 
 /** JSON text of a request body or of query parameters; null stays null. */
-export function maskedBody(body: JsonObject | null, mark: Mark): string | null {
+export function maskedBody(body: JsonObject | readonly JsonValue[] | null, mark: Mark): string | null {
   if (body === null) return null;
-  return maskedJson(body, mark) ?? omitted(JSON.stringify(body).length);
+  return maskedJson(body as JsonValue, mark) ?? omitted(JSON.stringify(body).length);
 }
 
 /** JSON text of a value without its secrets; null where it is longer than what is recorded. */

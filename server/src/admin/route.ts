@@ -18,10 +18,8 @@ const PREFIXES = ['/v1', '/v2'] as const;
 export const RESERVED_AREAS = [
   'agent-integrations',
   'agent-servers',
-  'analytics',
   'auth',
   'budgets',
-  'feedback',
   'invites',
   'labels',
   'mcp-integrations',
@@ -85,7 +83,9 @@ export function checkTable(rows: readonly AdminRow[]): void {
       throw refuse('only an operator read can stand alone');
     if (row.answers?.as === 'text' && !row.answers.contentType.includes('/')) throw refuse('its content type is none');
     if (row.takes === 'form' && row.body === null) throw refuse('a form needs a schema of its body');
-    if (row.writes && row.audit === null) throw refuse('a write needs an audit action');
+    if (row.writes && (row.audit === null) !== (row.unaudited === true)) {
+      throw refuse('a write needs an audit action, or says that it is unaudited');
+    }
     const named = [...row.path.matchAll(/:(\w+)/g)].map((match) => match[1]);
     const declared = row.params instanceof z.ZodObject ? Object.keys(row.params.shape) : [];
     if (named.sort().join() !== declared.sort().join()) throw refuse('path parameters and params schema differ');

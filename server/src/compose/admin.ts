@@ -22,6 +22,7 @@ import { OPERATIONS } from '../operations/operation.ts';
 import { MAILS } from '../resources/admin/mails.ts';
 import { ACTIONS } from '../resources/catalog.ts';
 import { GATEWAYS } from '../resources/deployments/ping.ts';
+import { TRACES } from '../resources/feedback/traces.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
 import { RECORDS } from '../resources/logs/index.ts';
@@ -35,6 +36,7 @@ import type { Kept } from './runtime.ts';
 import type { Shared } from './shared.ts';
 import type { Spools } from './spools.ts';
 import type { Stores } from './stores.ts';
+import { tracesOf } from './traces.ts';
 import type { Training } from './training.ts';
 
 interface Parts {
@@ -112,6 +114,7 @@ function servicesOf(
         return logs.find(tenant, id);
       },
     })
+    .provide(TRACES, tracesOf(logs, spools.shipper, stores.storeClock))
     .provide(SIMULATIONS, createSimulationRunner({ logs, countersFor: (time) => memoryCounters({ clock: time }) }));
   return mails === null ? services : services.provide(MAILS, mails);
 }

@@ -10,6 +10,7 @@ import { silentLog } from '../kernel/log.ts';
 import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
 import { verifyAudit } from '../resources/audit-logs/verify.ts';
 import { joined, logRecord } from '../store/conformance/logs.ts';
+import { tenantRows } from '../store/conformance/rows.ts';
 import { type Keyring, loadKeyring } from '../store/keyring.ts';
 import type { LogSink, Tables } from '../store/ports.ts';
 import { openPostgresLogs } from '../store/postgres/logs.ts';
@@ -75,6 +76,23 @@ describe.each(['sqlite', 'postgres'] as const)('old records on %s', (engine) => 
     expect(await verified()).toMatchObject({ begins: 454, rows: 453, finding: null });
     await write(2);
     expect(await verified()).toMatchObject({ begins: 454, rows: 455, finding: null });
+  });
+
+  it('feedback goes with the request logs of its time, in steps, and stays where logs are kept for ever', async () => {
+    const [workspace] = await tables.systemRead((tx) => tx.list('workspaces', { where: of }));
+    const now = clock.now();
+    await tables.systemWrite(async (tx) => {
+      for (let i = 0; i < 520; i++) {
+        const created_at = i < 510 ? now - 31 * DAY - i : now - i;
+        const row = tenantRows(ORGANISATION, workspace?.id ?? '').feedback;
+        await tx.insert('feedback', { ...row, id: `feedback-${i}`, created_at });
+      }
+    });
+    const count = () => tables.systemRead((tx) => tx.count('feedback'));
+    await keep(0, 0);
+    expect(await count()).toBe(520);
+    await keep(0, 30);
+    expect(await count()).toBe(10);
   });
 
   it('rows that were cut off by hand, a changed anchor, none, and rows that came back are found', async () => {

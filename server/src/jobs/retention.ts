@@ -31,11 +31,14 @@ export interface OldOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Removes request logs and audit rows that are older than the settings keep them. */
+/** Removes request logs, feedback and audit rows that are older than the settings keep them. */
 export async function forgetOld(options: OldOptions): Promise<void> {
   const { tables, logs, log, logDays, auditDays, signal } = options;
   const now = await tables.now();
-  if (logDays > 0) await forgetLogs(logs, now - logDays * DAY_MS, signal);
+  if (logDays > 0) {
+    await forgetLogs(logs, now - logDays * DAY_MS, signal);
+    await forgetFeedback(tables, now - logDays * DAY_MS, signal);
+  }
   if (auditDays === 0) return;
   for (let after = ''; signal?.aborted !== true; ) {
     const page = await tables.systemRead((tx) =>
@@ -62,6 +65,20 @@ async function forgetLogs(logs: LogSink, before: number, signal: AbortSignal | u
     while (removed === PAGE && signal?.aborted !== true) removed = await logs.forget(of, before, PAGE);
     of = await logs.organisationAfter(of ?? '');
   } while (of !== null && signal?.aborted !== true);
+}
+
+/** Feedback is kept as long as the records of requests. */
+async function forgetFeedback(tables: Tables, before: number, signal: AbortSignal | undefined): Promise<void> {
+  for (let removed = PAGE; removed === PAGE && signal?.aborted !== true; ) {
+    removed = await tables.systemWrite(async (tx) => {
+      const oldest = await tx.list('feedback', {
+        where: { created_at: { lt: before } },
+        orderBy: [['created_at', 'asc']],
+        limit: PAGE,
+      });
+      return oldest.length === 0 ? 0 : tx.remove('feedback', { id: { in: oldest.map(({ id }) => id) } });
+    });
+  }
 }
 
 export async function forget(options: RetentionOptions): Promise<void> {

@@ -10,6 +10,7 @@ import { batches } from './batches/index.ts';
 import { configs } from './configs/index.ts';
 import type { Resource } from './define.ts';
 import { deployments } from './deployments/index.ts';
+import { feedback } from './feedback/index.ts';
 import { guardrails } from './guardrails/index.ts';
 import { integrations } from './integrations/index.ts';
 import { logs } from './logs/index.ts';
@@ -34,6 +35,7 @@ const RESOURCES: readonly Resource[] = [
   batches,
   configs,
   deployments,
+  feedback,
   guardrails,
   integrations,
   logs,

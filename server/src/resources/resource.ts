@@ -73,19 +73,24 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown, A = 
   /** Query parameters that may be sent several times: the schema gets their values joined by commas. */
   readonly lists?: readonly string[];
   readonly body: z.ZodType<B> | null;
-  /** Content type of the body; JSON when absent. */
-  readonly takes?: 'form';
+  /** What the body is: a JSON object when absent. `one_or_many`: a JSON object, or a list of them. */
+  readonly takes?: 'form' | 'one_or_many';
   /** The answer, which may be an input of the schema: what it does not name is left out. */
   readonly response: z.ZodType<unknown, R>;
   /** JSON with the status 200 when absent. */
   readonly answers?: AnswerForm;
-  /** Writes run in a write transaction and leave an audit row; reads do not. A GET writes only what `ahead` found out. */
+  /** Writes run in a write transaction and leave an audit row, unless `unaudited`; reads do not. A GET writes only what `ahead` found out. */
   readonly writes: boolean;
   /** A POST that only reads: neither audited nor kept for an `Idempotency-Key`. */
   readonly readOnly?: boolean;
   /** Runs outside any transaction, also when the store is lost; `call.tx` must not be touched. Reads only. */
   readonly standalone?: boolean;
   readonly audit: { readonly action: AuditAction; readonly resource: string } | null;
+  /**
+   * What it writes is data of requests and no configuration, as feedback is: it leaves no audit row, and no change for
+   * other nodes. It does not queue with the audited writes of its organisation.
+   */
+  readonly unaudited?: boolean;
   /**
    * The answer shows a secret that is shown once, such as a new key: it is repeated for 10 minutes only to a caller that
    * sent an `Idempotency-Key`, where other answers of a POST are repeated for 24 hours.

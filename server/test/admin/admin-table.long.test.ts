@@ -16,6 +16,10 @@ const ID = '00000000-0000-7000-8000-000000000000';
 
 /** Operation, method, path as declared, a path to call, and the scopes of which any one suffices (none: operator key). */
 const TABLE: readonly (readonly [string, string, string, string, readonly string[]])[] = [
+  ...['feedbacks', 'feedbacks/scores', 'feedbacks/weighted', 'feedbacks/ai-models'].map((graph) => {
+    const path = `/analytics/graphs/${graph}`;
+    return [`analytics.graphs.${graph.replace('/', '.')}`, 'GET', path, path, ['analytics.view']] as const;
+  }),
   ['api-keys.list', 'GET', '/api-keys', '/api-keys', all('list')],
   ['api-keys.read', 'GET', '/api-keys/:id', `/api-keys/${ID}`, all('read')],
   ['api-keys.update', 'PUT', '/api-keys/:id', `/api-keys/${ID}`, all('update')],
@@ -58,6 +62,10 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
     `/configs/x/versions/${ID}/restore`,
     ['configs.update'],
   ],
+  ['feedback.list', 'GET', '/feedback', '/feedback', ['feedbacks.read', 'logs.view']],
+  ['feedback.create', 'POST', '/feedback', '/feedback', ['feedbacks.write', 'logs.write']],
+  ['feedback.read', 'GET', '/feedback/:feedbackId', `/feedback/${ID}`, ['feedbacks.read', 'logs.view']],
+  ['feedback.update', 'PUT', '/feedback/:feedbackId', `/feedback/${ID}`, ['feedbacks.write', 'logs.write']],
   ['deployments.list', 'GET', '/deployments', '/deployments', ['deployments.list']],
   ['deployments.create', 'POST', '/deployments', '/deployments', ['deployments.create']],
   ['deployments.read', 'GET', '/deployments/:id', `/deployments/${ID}`, ['deployments.read']],

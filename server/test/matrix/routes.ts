@@ -20,6 +20,7 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   '/deployments': 'deployment',
   '/guardrails': 'guardrail',
   '/logs': 'log',
+  '/feedback': 'feedback',
   '/integrations': 'integration',
   '/providers': 'provider',
   '/virtual-keys': 'virtual_key',
@@ -111,6 +112,7 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   trace_id: null,
   span_id: null,
   prompt_slug: null,
+  '[].trace_id': null,
 };
 
 /** Fields whose names say that they name something. */
@@ -142,6 +144,8 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   }),
   'deployments.update': () => ({ name: 'changed' }),
   'deployments.verify-ping': () => ({ code: 'made' }),
+  'feedback.create': (_t, n) => ({ trace_id: `made ${n}`, value: 1 }),
+  'feedback.update': () => ({ value: 2 }),
   'guardrails.create': (t, n) => ({
     name: `made ${n}`,
     checks: [{ id: 'default.contains', parameters: { words: ['made'] } }],
@@ -232,8 +236,17 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
 /** Routes that take `workspace_id` with some callers only to refuse it. */
 const WITHOUT_WORKSPACE = new Set(['api-keys.create organisation service']);
 
+const RANGE = () => ({
+  time_of_generation_min: '2026-01-01T00:00:00Z',
+  time_of_generation_max: '2027-01-01T00:00:00Z',
+});
+
 /** Query parameters without which a route answers nothing. */
 const QUERIES: Readonly<Record<string, (own: Tenant) => Record<string, string>>> = {
+  'analytics.graphs.feedbacks': RANGE,
+  'analytics.graphs.feedbacks.scores': RANGE,
+  'analytics.graphs.feedbacks.weighted': RANGE,
+  'analytics.graphs.feedbacks.ai-models': RANGE,
   'integrations.models.delete': () => ({ slugs: 'made' }),
   // Providers use it.
   'integrations.delete': () => ({ force: 'true' }),

@@ -277,6 +277,9 @@ describe('every switch of the security settings', () => {
       );
     });
     expect(shows.map(({ id }) => id).sort()).toEqual([
+      // Of feedback, by `resources/feedback/feedback.test.ts`.
+      'feedback.list',
+      'feedback.read',
       'logs.decision',
       'policies.rate-limits.simulate',
       'policies.usage-limits.alerts',

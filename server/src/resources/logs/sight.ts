@@ -30,6 +30,12 @@ export function isSeen(sight: Sight, userId: string | null, record: Readonly<Rec
   return sight.ownOnly === null || (userId !== null && record.user_id === userId);
 }
 
+/** The same as a condition on tables and queries with a column `user_id`; empty where all are seen. */
+export function ownRequests(sight: Sight, userId: string | null): { readonly user_id?: string } {
+  // Who is restricted is a user. Were it otherwise, the empty id would match nothing.
+  return sight.ownOnly === null ? {} : { user_id: userId ?? '' };
+}
+
 /** What is shown in the place of a value of metadata. */
 const HIDDEN = '***';
 

@@ -71,4 +71,5 @@ async function removeResources(tx: TenantTx, workspaceId: string, now: number): 
   await tx.remove('sandbox_objects', here);
   await tx.remove('files', here);
   await tx.remove('file_totals', here);
+  await tx.remove('feedback', here);
 }
