@@ -362,7 +362,7 @@ async function act(
   };
   if (row.writes) {
     await deps.vault.ensureKey?.(tenant.organisationId);
-    recordedBody(deps, trail, tenant.organisationId);
+    if (isAudited(row)) recordedBody(deps, trail, tenant.organisationId);
   }
   // Before the transaction and behind it, never within: on SQLite all writes wait for its end.
   await rest(request, trail);
