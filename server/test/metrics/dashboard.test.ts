@@ -1,6 +1,7 @@
 /** The dashboard and the guide name families, labels and label values that there are. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { V1_41 } from '../../src/telemetry/conventions/v1-41.ts';
 import { definitionOf, FAMILIES, FAMILY_NAMES, type FamilyName } from '../../src/telemetry/metrics/families.ts';
 
 const ROOT = new URL('../../../', import.meta.url);
@@ -139,5 +140,18 @@ describe('families', () => {
       expect([...(buckets ?? [])].sort((a, b) => a - b)).toEqual(buckets ?? []);
     }
     expect(Object.keys(FAMILIES)).toEqual(FAMILY_NAMES);
+  });
+
+  it('of the conventions are named after them, with the unit behind the name, and have all of their buckets', () => {
+    const { metrics, attributes } = V1_41;
+    const flat = (name: string) => name.replaceAll('.', '_');
+    expect(FAMILY_NAMES.filter((name) => name.startsWith('gen_ai_'))).toEqual(Object.keys(metrics));
+    const known: readonly string[] = Object.values(attributes).map(flat);
+    for (const [family, { name, unit, buckets }] of Object.entries(metrics)) {
+      expect(family).toBe(`${flat(name)}${unit === 's' ? '_seconds' : ''}`);
+      const definition = definitionOf(family as FamilyName);
+      expect(definition.buckets).toEqual(buckets);
+      expect(definition.labels.filter((label) => !known.includes(label))).toEqual([]);
+    }
   });
 });

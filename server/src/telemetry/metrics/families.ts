@@ -3,16 +3,16 @@
  * table. Buckets are those of OpenTelemetry's conventions of generative AI; durations are seconds.
  */
 
-const DURATIONS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92] as const;
-const FIRST_TOKENS = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10] as const;
-const OUTPUT_TOKENS = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5] as const;
-const TOKENS = [
-  1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
-] as const;
+import { V1_41 } from '../conventions/v1-41.ts';
 
-const OPERATION = 'gen_ai_operation_name';
-const PROVIDER = 'gen_ai_provider_name';
-const MODEL = 'gen_ai_request_model';
+/** Prometheus takes no dots. */
+const labelOf = (attribute: string): string => attribute.replaceAll('.', '_');
+
+const { attributes, metrics } = V1_41;
+const OPERATION = labelOf(attributes.operation);
+const PROVIDER = labelOf(attributes.provider);
+const MODEL = labelOf(attributes.requestModel);
+const ERROR = labelOf(attributes.errorType);
 
 export interface FamilyDefinition {
   readonly type: 'counter' | 'gauge' | 'histogram';
@@ -32,32 +32,32 @@ export const FAMILIES = {
   gen_ai_client_token_usage: {
     type: 'histogram',
     help: 'Input and output tokens of a request.',
-    labels: [OPERATION, PROVIDER, MODEL, 'gen_ai_token_type'],
-    buckets: TOKENS,
+    labels: [OPERATION, PROVIDER, MODEL, labelOf(attributes.tokenType)],
+    buckets: metrics.gen_ai_client_token_usage.buckets,
   },
   gen_ai_client_operation_duration_seconds: {
     type: 'histogram',
     help: 'Time of one call of a provider; a request with retries has several.',
-    labels: [OPERATION, PROVIDER, MODEL, 'error_type'],
-    buckets: DURATIONS,
+    labels: [OPERATION, PROVIDER, MODEL, ERROR],
+    buckets: metrics.gen_ai_client_operation_duration_seconds.buckets,
   },
   gen_ai_server_request_duration_seconds: {
     type: 'histogram',
     help: 'Time of a request at Sluice, from its arrival to the end of its answer.',
-    labels: [OPERATION, PROVIDER, MODEL, 'error_type'],
-    buckets: DURATIONS,
+    labels: [OPERATION, PROVIDER, MODEL, ERROR],
+    buckets: metrics.gen_ai_server_request_duration_seconds.buckets,
   },
   gen_ai_server_time_to_first_token_seconds: {
     type: 'histogram',
     help: 'Time from the arrival of a request to the first content of its stream.',
     labels: [OPERATION, PROVIDER, MODEL],
-    buckets: FIRST_TOKENS,
+    buckets: metrics.gen_ai_server_time_to_first_token_seconds.buckets,
   },
   gen_ai_server_time_per_output_token_seconds: {
     type: 'histogram',
     help: 'Time of an output token of a stream, after the first.',
     labels: [OPERATION, PROVIDER, MODEL],
-    buckets: OUTPUT_TOKENS,
+    buckets: metrics.gen_ai_server_time_per_output_token_seconds.buckets,
   },
   sluice_requests_total: {
     type: 'counter',
