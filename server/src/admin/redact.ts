@@ -246,6 +246,8 @@ function mask(value: JsonValue | undefined, hidden: Hidden, to: Masking, depth: 
   const out = new Map<string, JsonValue>();
   for (const name of Object.keys(value)) {
     const item = value[name];
+    // JSON has no such member; objects that are no JSON yet may have it.
+    if (item === undefined) continue;
     const { shown, hidden: said, snake } = to.named(name);
     const address = typeof item === 'string' && hidden === 'none' ? maskedAddress(snake, item, to.mark) : null;
     if (address !== null) {
@@ -315,6 +317,9 @@ function maskedObject(object: object, table: AuditedChange['table'] | null, mark
     if (kind === 'sealed' && typeof value === 'string') return [name, JSON.stringify(mark(value))];
     if (kind === 'time' && typeof value === 'number') return [name, JSON.stringify(new Date(value).toISOString())];
     const json = JSON.stringify(value) ?? 'null';
+    // What is long is mostly too long without its secrets, too, and a copy of it takes longest.
+    if (json.length > MAX_CHARS && maskedJson({ [name]: value as JsonValue }, mark) === null)
+      return [name, JSON.stringify({ omitted: `${json.length} characters ${mark(json)}` })];
     const field = maskedJson({ [name]: JSON.parse(json) as JsonValue }, mark);
     if (field !== null) return [name, JSON.stringify(Object.values(JSON.parse(field) as JsonObject)[0] ?? null)];
     return [name, JSON.stringify({ omitted: `${json.length} characters ${mark(json)}` })];

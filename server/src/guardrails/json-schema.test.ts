@@ -85,7 +85,7 @@ it('patterns of a schema that take longer together than 20 ms are refused before
   const schema = (count: number) => ({
     anyOf: Array.from({ length: count }, (_, i) => ({ pattern: `^a{300}${i}$` })),
   });
-  expect(() => compileSchema(schema(10))).not.toThrow();
+  expect(() => compileSchema(schema(8))).not.toThrow();
   expect(cpuOf(() => expect(() => compileSchema(schema(5_000))).toThrow(/too large together/))).toBeLessThan(500);
   const names = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`^a{300}${i}$`, true]));
   expect(cpuOf(() => expect(() => compileSchema({ patternProperties: names })).toThrow(/too large/))).toBeLessThan(500);

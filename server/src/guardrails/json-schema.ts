@@ -11,8 +11,8 @@ import { matchesPattern, patternCost, patternProblem, patternSize } from '../ker
 const MAX_STEPS = 20_000;
 const MAX_DEPTH = 200;
 const MAX_NODES = 10_000;
-/** Of all patterns of a schema (`patternCost`), about 15 ms. Other requests wait while they are compiled. */
-const MAX_PATTERN_COST = 5_000;
+/** Of all patterns of a schema (`patternCost`), about 10 ms. Other requests wait while they are compiled. */
+const MAX_PATTERN_COST = 3_000;
 
 export class SchemaProblem extends Error {
   readonly path: readonly (string | number)[];
