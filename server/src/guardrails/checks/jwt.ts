@@ -6,7 +6,7 @@ import { parseJson } from '../../kernel/json-exact.ts';
 import { Lru } from '../../kernel/lru.ts';
 import { CheckError, type CheckHttpClient, type Judgement } from '../check.ts';
 import { expected, matchesExpected, matchTypes, patternsAmong } from './metadata.ts';
-import { ANY_TARGET, check, INPUT, text, texts, url } from './support.ts';
+import { ANY_TARGET, check, INPUT, MAX_CHOICES, text, texts, url } from './support.ts';
 
 /** Signatures that a public key checks; with a shared secret, whoever can read the guardrail could sign. */
 const ALGORITHMS = [
@@ -55,7 +55,7 @@ const parameters = z
         seconds(3_153_600_000),
       ])
       .default('1d'),
-    algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(['RS256']),
+    algorithms: z.array(z.enum(ALGORITHMS)).min(1).max(MAX_CHOICES).default(['RS256']),
     requiredClaims: texts(100, 200).optional(),
     claimValues: z
       .record(text(200), z.strictObject({ values: expected, matchType: matchTypes.default('exact') }))

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { cpf, IBAN_LENGTHS, luhn, mod97, verhoeff } from '../checksums.ts';
 import { type Detector, detected, matcher, REACH } from '../detect.ts';
 import type { Traits } from '../traits.ts';
-import { ANY_TARGET, BOTH, check, type Finding, ifAsked } from './support.ts';
+import { ANY_TARGET, BOTH, check, type Finding, ifAsked, MAX_CHOICES } from './support.ts';
 
 const digits =
   (least: number) =>
@@ -233,7 +233,10 @@ export const pii = check({
   id: 'gateway.pii',
   phases: BOTH,
   targets: ANY_TARGET,
-  parameters: z.strictObject({ categories: z.array(z.enum(CATEGORIES)).min(1), redact: z.boolean().default(false) }),
+  parameters: z.strictObject({
+    categories: z.array(z.enum(CATEGORIES)).min(1).max(MAX_CHOICES),
+    redact: z.boolean().default(false),
+  }),
   timeoutMs: 5_000,
   mutates: false,
   canonical: true,

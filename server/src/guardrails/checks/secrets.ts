@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { entropy } from '../checksums.ts';
 import { type Detector, detected, matcher, REACH } from '../detect.ts';
-import { ANY_TARGET, BOTH, check, ifAsked } from './support.ts';
+import { ANY_TARGET, BOTH, check, ifAsked, MAX_CHOICES } from './support.ts';
 
 /** A key that begins with one of `marks`, whose random part has at least `bits` per character. */
 function keyed(kind: string, marks: readonly string[], pattern: RegExp, bits = 3): Detector {
@@ -190,7 +190,7 @@ export const secrets = check({
   phases: BOTH,
   targets: ANY_TARGET,
   parameters: z.strictObject({
-    categories: z.array(z.enum(SECRET_KINDS)).min(1).optional(),
+    categories: z.array(z.enum(SECRET_KINDS)).min(1).max(MAX_CHOICES).optional(),
     redact: z.boolean().default(false),
   }),
   timeoutMs: null,

@@ -27,6 +27,9 @@ export const text = (max: number) =>
     .max(max)
     .refine((value) => value.isWellFormed(), 'has half a character: send well-formed Unicode');
 
+/** Of a list of choices, such as categories: more than any service knows. */
+export const MAX_CHOICES = 1_000;
+
 export const texts = (max: number, each: number) => z.array(text(each)).min(1).max(max);
 
 /** Parameters of checks that are addresses. Path and query are secret: who has them may call. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { CheckError, type Judgement, type Subject } from '../../check.ts';
-import { BOTH, ifAsked, text, texts } from '../support.ts';
+import { BOTH, ifAsked, MAX_CHOICES, text, texts } from '../support.ts';
 import { both, consult } from './consult.ts';
 import { type Ask, base, credentials, endpoint, hosted, label, redact, secret, word } from './service.ts';
 import { joined } from './texts.ts';
@@ -31,6 +31,7 @@ export const contentSafety = hosted({
     categories: z
       .array(z.enum(CATEGORIES))
       .min(1)
+      .max(MAX_CHOICES)
       .default([...CATEGORIES]),
     severity: z.union([threshold, z.partialRecord(z.enum(CATEGORIES), threshold)]).default(2),
     blocklistNames: texts(10, 64).optional(),
@@ -119,6 +120,7 @@ export const azurePii = hosted({
     categories: z
       .array(word('must be a category such as PhoneNumber', /^[A-Za-z0-9]{1,100}$/))
       .min(1)
+      .max(MAX_CHOICES)
       .optional(),
     domain: z.enum(['none', 'phi']).default('none'),
     language: word('must be a language such as en', /^[a-z]{2,3}(?:-[A-Za-z]{2,8})?$/).default('en'),

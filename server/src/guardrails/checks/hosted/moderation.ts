@@ -1,7 +1,7 @@
 /** Moderation of texts by category: OpenAI and Mistral publish the same form. */
 import { z } from 'zod';
 import { CheckError } from '../../check.ts';
-import { BOTH } from '../support.ts';
+import { BOTH, MAX_CHOICES } from '../support.ts';
 import { consult } from './consult.ts';
 import { base, credentials, endpoint, hosted, secret } from './service.ts';
 import type { Limits } from './texts.ts';
@@ -22,7 +22,7 @@ function moderation<const C extends string>(given: {
   readonly limits: Limits;
 }) {
   const { id, service, model, known, limits } = given;
-  const list = z.array(z.enum(known)).min(1);
+  const list = z.array(z.enum(known)).min(1).max(MAX_CHOICES);
   return hosted({
     id,
     service,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { BOTH, INPUT, ifAsked, text } from '../support.ts';
+import { BOTH, INPUT, ifAsked, MAX_CHOICES, text } from '../support.ts';
 import { consult } from './consult.ts';
 import { base, credential, credentials, endpoint, hosted, label, redact, secret, word } from './service.ts';
 import { joined } from './texts.ts';
@@ -78,6 +78,7 @@ export const pangeaPrompt = hosted({
     analyzers: z
       .array(word('must be an analyzer such as PA4002', /^[A-Z0-9]{1,20}$/))
       .min(1)
+      .max(MAX_CHOICES)
       .optional(),
   }),
   credentials: keys,

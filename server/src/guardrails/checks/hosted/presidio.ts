@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Replacement } from '../../check.ts';
-import { BOTH, ifAsked, text, url } from '../support.ts';
+import { BOTH, ifAsked, MAX_CHOICES, text, url } from '../support.ts';
 import { headers } from '../webhook.ts';
 import { consult } from './consult.ts';
 import { base, hosted, label, redact, word } from './service.ts';
@@ -29,6 +29,7 @@ export const presidio = hosted({
       entities: z
         .array(word('must be an entity such as PHONE_NUMBER', /^[A-Z0-9_]{1,100}$/))
         .min(1)
+        .max(MAX_CHOICES)
         .optional(),
       scoreThreshold: z.number().min(0).max(1).optional(),
       anonymizers: z.record(text(100), operator).optional(),
