@@ -42,6 +42,26 @@ onBothStores((on) => {
     refused(await on.post('/configs', body('nonsense'), on.mine), 400, 'AB01', 'config');
   });
 
+  it('a config may name more guardrails and providers than one statement of the store takes', async () => {
+    const many = (count: number, name: string) => Array.from({ length: count }, (_, i) => `${name}${i}`);
+    const inner = (i: number, more: readonly object[]) => ({
+      name: `t${i}`,
+      strategy: { mode: 'fallback' },
+      targets: more,
+    });
+    const spread = (of: (i: number) => object[]) => ({
+      // biome-ignore lint/suspicious/noThenProperty: the name is the contract's
+      strategy: { mode: 'conditional', conditions: [{ query: {}, then: 't0' }], default: 't0' },
+      targets: Array.from({ length: 800 }, (_, i) => inner(i, of(i))),
+    });
+    const guardrails = spread((i) => [{ provider: '@a', input_guardrails: many(45, `g${i}x`) }]);
+    const at = 'config.targets[0].targets[0].input_guardrails[0]';
+    refused(await on.post('/configs', body(guardrails), on.mine), 400, 'AB01', at);
+    const providers = spread((i) => many(18, `@p${i}x`).map((provider) => ({ provider })));
+    const saved = await on.post('/configs', body(providers), on.mine);
+    expect(ok(saved).warnings).toHaveLength(100);
+  });
+
   it.each<[string, unknown, number, string, string | null]>([
     ['no name', { config: {} }, 400, 'AB01', 'name'],
     ['an empty name', { name: '', config: {} }, 400, 'AB01', 'name'],

@@ -75,7 +75,7 @@ const detail = item.extend({
 const warnings = z
   .array(z.object({ param: z.string(), message: z.string() }))
   .optional()
-  .describe('What the config may not mean as it stands; absent where nothing is conspicuous.');
+  .describe('What the config may not mean as it stands, 100 at most; absent where nothing is conspicuous.');
 const created = z.object({
   id: z.string(),
   slug: z.string(),
@@ -105,28 +105,34 @@ function presentRow(row: Row<'configs'>) {
   };
 }
 
-/** The answer's warnings; nothing where there are none. */
+/** More are cut: an answer stays small whatever the config is. */
+const MAX_WARNINGS = 100;
+
+/** The answer's warnings, 100 at most; nothing where there are none. */
 async function warningsOf(
   tx: TenantTx,
   workspaceId: string,
   config: Config,
 ): Promise<{ warnings?: readonly ConfigWarning[] }> {
   const found = [...lintConfig(config), ...(await unknownProviders(tx, workspaceId, config))];
-  return found.length === 0 ? {} : { warnings: found };
+  return found.length === 0 ? {} : { warnings: found.slice(0, MAX_WARNINGS) };
 }
+
+/** A statement takes a bounded number of values. */
+const SLUGS_AT_ONCE = 1_000;
 
 /** A provider that is named and not there is no fault: it may be added after its config. */
 async function unknownProviders(tx: TenantTx, workspaceId: string, config: Config): Promise<ConfigWarning[]> {
   const named = providerSlugs(config);
   if (named.length === 0) return [];
-  const where = {
-    workspace_id: workspaceId,
-    status: { not: 'archived' },
-    slug: { in: [...new Set(named.map(({ slug }) => slug))] },
-  } as const;
+  const slugs = [...new Set(named.map(({ slug }) => slug))];
   const known = new Set<string>();
-  for (const table of ['providers', 'virtual_keys'] as const)
-    for (const row of await tx.list(table, { where })) known.add(row.slug);
+  for (let from = 0; from < slugs.length; from += SLUGS_AT_ONCE) {
+    const slug = { in: slugs.slice(from, from + SLUGS_AT_ONCE) };
+    const where = { workspace_id: workspaceId, status: { not: 'archived' }, slug } as const;
+    for (const table of ['providers', 'virtual_keys'] as const)
+      for (const row of await tx.list(table, { where })) known.add(row.slug);
+  }
   return named
     .filter(({ slug }) => !known.has(slug))
     .map(({ slug, path }) => {
