@@ -317,7 +317,7 @@ function maskedObject(object: object, table: AuditedChange['table'] | null, mark
     if (kind === 'sealed' && typeof value === 'string') return [name, JSON.stringify(mark(value))];
     if (kind === 'time' && typeof value === 'number') return [name, JSON.stringify(new Date(value).toISOString())];
     const json = JSON.stringify(value) ?? 'null';
-    // What is long is mostly too long without its secrets, too, and a copy of it takes longest.
+    // Most long values are too long without their secrets, too, and a copy of them takes longest.
     if (json.length > MAX_CHARS && maskedJson({ [name]: value as JsonValue }, mark) === null)
       return [name, JSON.stringify({ omitted: `${json.length} characters ${mark(json)}` })];
     const field = maskedJson({ [name]: JSON.parse(json) as JsonValue }, mark);
