@@ -305,6 +305,7 @@ const ALIASES: Readonly<Record<string, readonly string[]>> = {
     '/v1/integrations/:slug/integration-models',
     '/v2/integrations/:slug/integration-models',
   ]),
+  'analytics.graphs.feedbacks.scores': ['/v1/analytics/graphs/feedbacks/score'],
   'organisation-members.list': ['/v1/organisation/:organisationId/members', '/v2/organisation/:organisationId/members'],
   ...each('workspaces', ['.list', '.create'], () => ['/v2/workspaces']),
   ...each('workspaces', ['.read', '.update', '.delete'], () => ['/v2/workspaces/:workspaceId']),
