@@ -583,7 +583,6 @@ describe('what files give to others', () => {
     'store/memory/feed.ts memoryFeed',
     'telemetry/log-columns.ts METADATA_COLUMNS',
     'telemetry/log-columns.ts logColumn',
-    'telemetry/log-columns.ts recordOfRow',
     'training/datasets/index.ts countDataset',
   ];
 

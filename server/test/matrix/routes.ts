@@ -113,6 +113,11 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   span_id: null,
   prompt_slug: null,
   '[].trace_id': null,
+  'filters.api_key_ids': null,
+  'filters.user_ids': null,
+  'filters.trace_id': null,
+  'filters.span_id': null,
+  'filters.prompt_slug': null,
 };
 
 /** Fields whose names say that they name something. */
@@ -181,6 +186,11 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   }),
   'virtual_keys.update': () => ({ note: 'changed' }),
   'virtual_keys.migrate': (t) => ({ virtual_key_id: t.objects.virtual_key.slug ?? '', workspace_id: t.workspaceId }),
+  'analytics.what-if': (t) => ({
+    ...FIRST_MONTHS,
+    workspace_id: t.workspaceId,
+    map: [{ from: 'openai__gpt-4o', to: 'openai__gpt-4o-mini' }],
+  }),
   'policies.rate-limits.create': (t, n) => ({
     name: `made ${n}`,
     conditions: [{ key: 'metadata.team', value: 'nobody' }],
@@ -421,7 +431,7 @@ export function build(
     const other = channel?.at === 'path' ? value : own.objects.user.id;
     return encodeURIComponent(kind === undefined ? other : own.objects[kind].id);
   });
-  const range = route.row.id.startsWith('analytics.') ? FIRST_MONTHS : {};
+  const range = /^analytics\.(graphs|groups|summary)/.test(route.row.id) ? FIRST_MONTHS : {};
   const query: Record<string, string> = { ...range, ...QUERIES[route.name]?.(own) };
   let body: JsonObject | null = BODIES[route.name]?.(own, made) ?? null;
   if (nameWorkspace && route.row.tenant !== 'none') {

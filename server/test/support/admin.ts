@@ -95,6 +95,8 @@ export async function startAdmin(
   options: {
     readonly clock?: Clock;
     readonly admin?: Partial<AdminDeps>;
+    /** Other beginnings of `x-gateway-` headers. */
+    readonly headerAliases?: readonly string[];
     /** Served beside the catalogue. */
     readonly rows?: readonly AdminRow[];
   } = {},
@@ -122,7 +124,7 @@ export async function startAdmin(
   const app = createApp({
     clock,
     express: new Map(),
-    headerAliases: [],
+    headerAliases: options.headerAliases ?? [],
     trustedProxies: [],
     paths,
     refuse: (request, response, error) => refuse(request, response, error, log),

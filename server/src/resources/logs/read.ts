@@ -1,6 +1,8 @@
 /** `GET /logs/{id}`: one stored request, in the shape of the contract. */
 import { z } from 'zod';
 import type { Sight } from '../../auth/scopes.ts';
+import { isObject, type JsonValue } from '../../kernel/json.ts';
+import { recordOfRow } from '../../telemetry/log-columns.ts';
 import type { LogRow } from '../../telemetry/log-query.ts';
 import { toIso } from '../body-fields.ts';
 import { tenantFields } from '../fields.ts';
@@ -145,6 +147,11 @@ function shownOf(row: LogRow, sight: Sight, names: Names, organisation: string, 
     const micros = columns.number(row, name);
     return micros === null ? undefined : Math.round(micros / 1_000);
   };
+  const facts = (recordOfRow(row).client ?? null) as JsonValue;
+  const client = (name: 'runtime' | 'runtime_version' | 'sdk_version') => {
+    const told = isObject(facts) ? facts[name] : undefined;
+    return typeof told === 'string' ? told : undefined;
+  };
   const metadata = metadataOf(row, sight);
   const path = columns.text(row, 'path') ?? '';
   const url = /^https?:\/\//.test(path) ? path : `${publicUrl}${path}`;
@@ -197,9 +204,9 @@ function shownOf(row: LogRow, sight: Sight, names: Names, organisation: string, 
       mode: texts('mode'),
       virtual_key: texts('provider_slug'),
       source: SOURCES[source] ?? source,
-      runtime: texts('client_runtime'),
-      runtime_version: texts('client_runtime_version'),
-      sdk_version: texts('client_sdk_version'),
+      runtime: client('runtime'),
+      runtime_version: client('runtime_version'),
+      sdk_version: client('sdk_version'),
       config: texts('config_slug'),
       config_version_id: texts('config_version'),
       internal_trace_id: String(row.id),
