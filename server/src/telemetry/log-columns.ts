@@ -33,7 +33,7 @@ export interface LogColumn {
   readonly times?: number;
   /** The value of records that do not have the member. */
   readonly absent?: string;
-  /** Filters and groups may name it. Numbers are never groups, but for the status. */
+  /** Filters and groups may name it. Of numbers only the status and the retries are groups. */
   readonly filter: boolean;
   readonly group: boolean;
   /** What the API calls it (fields of exports, `metrics` of a log); absent where it has another form there. */
@@ -130,7 +130,7 @@ export const LOG_COLUMNS: readonly LogColumn[] = [
   own('prompt_slug', { contract: 'prompt_slug' }),
   own('prompt_version', { contract: 'prompt_version_id' }),
   own('mode', { contract: 'mode' }),
-  number('retries', at('retries'), { contract: 'retry_success_count' }),
+  number('retries', at('retries'), { group: true, contract: 'retry_success_count' }),
   flag('fallback'),
   number('upstream_us', at('upstream_us')),
   number('gateway_us', at('gateway_us')),
