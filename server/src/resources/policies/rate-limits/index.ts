@@ -20,7 +20,8 @@ import {
   unchangeable,
 } from '../policy-fields.ts';
 import { checkReach } from '../reach.ts';
-import { simulateRates } from './simulate-rates.ts';
+import { simulateAction } from '../simulate.ts';
+import { rateCounting } from './counting.ts';
 
 type PolicyRow = Row<'rate_policies'>;
 
@@ -196,7 +197,17 @@ const spec = resourceSpec({
     },
   },
   remove: {},
-  actions: [simulateRates(create, changed, createBody.omit({ workspace_id: true, organisation_id: true }), updateBody)],
+  actions: [
+    simulateAction({
+      kind: 'rate',
+      table: 'rate_policies',
+      name: 'rate-limits',
+      bodies: { policy: createBody.omit({ workspace_id: true, organisation_id: true }), changes: updateBody },
+      created: create,
+      changed: (changes: UpdateBody, row) => ({ ...row, ...changed(changes, row) }),
+      counting: rateCounting,
+    }),
+  ],
 });
 
 export const rateLimits = defineResource(spec);

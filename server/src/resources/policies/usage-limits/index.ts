@@ -20,7 +20,9 @@ import { resourceSpec } from '../../spec.ts';
 import { usageForecast } from '../../usage-forecast.ts';
 import { checkConditions, checkGroups } from '../policy-fields.ts';
 import { checkReach } from '../reach.ts';
+import { simulateAction } from '../simulate.ts';
 import { alerts } from './alerts.ts';
+import { usageCounting } from './counting.ts';
 import {
   answer,
   type CreateBody,
@@ -32,7 +34,6 @@ import {
   type UpdateBody,
   updateBody,
 } from './schema.ts';
-import { simulateUsage } from './simulate-usage.ts';
 
 type PolicyRow = Row<'usage_policies'>;
 type Bucket = Row<'usage_buckets'>;
@@ -347,5 +348,21 @@ const resetEntity = itemAction(spec, {
 
 export const usageLimits = defineResource({
   ...spec,
-  actions: [entities, resetEntity, childList(spec, alerts), simulateUsage(create, changed)],
+  actions: [
+    entities,
+    resetEntity,
+    childList(spec, alerts),
+    simulateAction({
+      kind: 'usage',
+      table: 'usage_policies',
+      name: 'usage-limits',
+      bodies: { policy: createBody.omit({ workspace_id: true, organisation_id: true }), changes: updateBody },
+      created: create,
+      changed: (changes: UpdateBody, row, from) => {
+        if (changes.reset_usage_for_value !== undefined) throw refuse('reset_usage_for_value', 'cannot be simulated');
+        return changed(changes, row, from).next;
+      },
+      counting: usageCounting,
+    }),
+  ],
 });
