@@ -1,3 +1,4 @@
+// Own process: it counts the idle buffers of the whole process.
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { borrowBuffer, idleBufferBytes, keepBuffer, returnBuffer, watchWrites } from './buffer-pool.ts';

@@ -1,3 +1,4 @@
+// Own process: nothing may have asked for the encoding before.
 import fc from 'fast-check';
 import { countTokens as reference } from 'gpt-tokenizer/encoding/o200k_base';
 import { describe, expect, it } from 'vitest';

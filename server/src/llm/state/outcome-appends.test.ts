@@ -1,4 +1,5 @@
 /** What became of a request is only added to: an answer that another one takes the place of is kept, and nothing is taken back. */
+// Own process: it adds a step to the pipeline.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startServer, type TestServer } from '../../../test/support/server.ts';
 import { chatStream } from '../../../test/support/streams.ts';
