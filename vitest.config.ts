@@ -25,11 +25,11 @@ const common = {
   setupFiles: ['server/test/support/fuzz-seed.ts'],
   // Threads of the stores strip and compile their sources once, as in `bin/sluice.mjs`.
   env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('node_modules/.cache/sluice', import.meta.url)) },
-  pool: 'forks',
+  pool: 'forks' as const,
   // Ends a test that hangs; no test is judged by it, on a slow machine either.
   testTimeout: 60_000,
   hookTimeout: 120_000,
-} as const;
+};
 
 export default defineConfig({
   test: {

@@ -109,28 +109,28 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const shared = await openShared(common, stores);
   const spools = await openSpools(common, stores);
   const front = new Front(common);
-  const guard = createEgressGuard({
+  const egress = createEgressGuard({
     trustedHosts: config.trustedHosts,
     ownListeners: () => front.listeners(),
     clock,
     log,
     notes,
   });
-  const upstream = lifecycle.own('upstream', createUpstream({ guard, clock }));
+  const upstream = lifecycle.own('upstream', createUpstream({ egress, clock }));
   const kept = await openRuntime(common, stores, shared, front);
   const readiness = openProbes(common, { stores, shared, spools, kept, front });
   const pricer = createPricer();
   registerModelPrices(front.app, { pricer, clock });
   const scheduler = roles.has('jobs') ? createScheduler({ tables, clock, log, node }) : null;
   const training = await openTraining(common, stores, {
-    guard,
+    egress,
     runtime: kept.runtime,
     pricer,
     recorder: spools.recorder,
     wake: (id) => scheduler?.wake(id),
   });
   const planes = { stores, shared, spools, kept, front, training };
-  const gateway = openGateway(common, { ...planes, guard, upstream, pricer, given });
+  const gateway = openGateway(common, { ...planes, egress, upstream, pricer, given });
   const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
   const metrics = openMetrics(common, { ...planes, gateway });
   const health = healthReport(common, { ...planes, gateway, readiness });

@@ -74,7 +74,7 @@ function adminDeps(common: Common, parts: Parts, mails: LimitedMails | null): Ad
   const { config, log, accessLog } = common;
   const { stores, shared, kept, front, gateway } = parts;
   const { tables, vault, storeClock } = stores;
-  const { guard } = gateway.services;
+  const { egress } = gateway.services;
   return {
     accessLog,
     paths: front.paths,
@@ -86,7 +86,7 @@ function adminDeps(common: Common, parts: Parts, mails: LimitedMails | null): Ad
     sessions: kept.sessions,
     publicUrl: () => front.publicUrl(),
     limiter: createAdminLimiter(shared.counters, storeClock, log, config.adminRequestsPerMinute),
-    checkHost: (host) => hostFault(guard, host),
+    checkHost: (host) => hostFault(egress, host),
     async caughtUp() {
       await kept.watch.catchUp();
       kept.runtime.settle();

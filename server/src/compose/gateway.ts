@@ -26,7 +26,7 @@ export interface GatewayParts {
   readonly spools: Spools;
   readonly kept: Kept;
   readonly front: Front;
-  readonly guard: EgressGuard;
+  readonly egress: EgressGuard;
   readonly training: Training;
   /** Tests give another one than the machine's. */
   readonly given: { readonly clock?: Clock };
@@ -35,7 +35,7 @@ export interface GatewayParts {
 /** What every plane of this process is given. */
 export function gatewayServices(common: Common, parts: GatewayParts): GatewayServices {
   const { config, clock, log, notes, accessLog, lifecycle } = common;
-  const { stores, shared, spools, kept, front, guard, training, given } = parts;
+  const { stores, shared, spools, kept, front, egress, training, given } = parts;
   const { tables, storeClock } = stores;
   const { counters, share } = shared;
   const { fetcher, tokens, ambient } = training.services;
@@ -46,7 +46,7 @@ export function gatewayServices(common: Common, parts: GatewayParts): GatewaySer
   return {
     authenticator: kept.authenticator,
     runtime: kept.runtime,
-    guard,
+    egress,
     fetcher,
     tokens,
     ambient: ambient ?? null,
@@ -60,12 +60,12 @@ export function gatewayServices(common: Common, parts: GatewayParts): GatewaySer
     concurrency: new FairShares('requests under way', most),
     bodies,
     maxBodyBytes: config.maxBodyBytes,
-    guardedFetch: (organisationId, options) => createGuardedFetch({ fetcher, guard, clock }, organisationId, options),
+    guardedFetch: (organisationId, options) => createGuardedFetch({ fetcher, egress, clock }, organisationId, options),
     guardrailFeedback: lifecycle.own(
       'feedback of guardrails',
       openGuardrailFeedback({ tables, clock: storeClock, log }),
     ),
-    outside: (organisationId) => checkHttpClient({ fetcher, guard, clock, organisationId }),
+    outside: (organisationId) => checkHttpClient({ fetcher, egress, clock, organisationId }),
     unpriced: config.unpriced,
     unrecorded: config.unrecorded,
     clock: given.clock ?? clock,

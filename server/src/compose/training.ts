@@ -49,7 +49,7 @@ export class Training implements ObjectHandler, Closable {
 }
 
 interface Parts {
-  readonly guard: EgressGuard;
+  readonly egress: EgressGuard;
   readonly runtime: Runtime;
   readonly pricer: Pricer;
   readonly recorder: Recorder;
@@ -60,15 +60,15 @@ interface Parts {
 /** Files, batches and fine-tuning jobs of this process. */
 export async function openTraining(common: Common, { tables, node }: Stores, parts: Parts): Promise<Training> {
   const { config, clock, log, lifecycle } = common;
-  const { guard, runtime, pricer, recorder, wake } = parts;
+  const { egress, runtime, pricer, recorder, wake } = parts;
   const services: SharedServices = {
     tables,
     blobs: lifecycle.own('blobs', await openBlobs(config, clock, log)),
     scratch: await openDiskScratch({ dir: join(config.dataDir, 'scratch'), clock, reserveBytes: config.diskReserve }),
     clock,
     log,
-    guard,
-    fetcher: lifecycle.own('calls off the hot path', createFetcher({ guard, clock })),
+    egress,
+    fetcher: lifecycle.own('calls off the hot path', createFetcher({ egress, clock })),
     runtime,
     pricer,
     tokens: createTokenCache(() => clock.now()),

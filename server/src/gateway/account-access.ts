@@ -24,7 +24,7 @@ import type { AttemptRecord } from '../telemetry/record.ts';
 /** What calls to accounts take of the process; made once. */
 export interface AccountServices {
   readonly fetcher: Fetcher;
-  readonly guard: EgressGuard;
+  readonly egress: EgressGuard;
   readonly clock: Clock;
   /** Access tokens of accounts, shared by all planes. */
   readonly tokens: TokenCache;
@@ -222,7 +222,7 @@ function contextOf(
       ? null
       : {
           ambient: services.ambient,
-          trusts: (url) => services.guard.check(url, { storedCredential: true }).trusted,
+          trusts: (url) => services.egress.check(url, { storedCredential: true }).trusted,
         }),
   };
   return context;

@@ -100,11 +100,11 @@ export async function reserveCall(
   const terms = usageLimitsOf(call);
   if (terms.length === 0) return;
   try {
-    const demands = terms.map((one) => demandOf(one, estimate, unpriced));
+    const charges = terms.map((one) => chargeOf(one, estimate, unpriced));
     const { tokens, bounded } = estimate;
     limits.facts = { ...limits.facts, estimate: { cost: estimate.cost ?? 0, tokens, bounded } };
     limits.facts.usage_at = orderingTimestamp(storeClock.now());
-    limits.usageReservation = await ledger.reserve(tenantOf(call.principal), call.snapshot.workspaceId, demands);
+    limits.usageReservation = await ledger.reserve(tenantOf(call.principal), call.snapshot.workspaceId, charges);
   } catch (error) {
     limits.release();
     if (error instanceof UsageRefused) limits.exhausted = error.state;
@@ -112,7 +112,7 @@ export async function reserveCall(
   }
 }
 
-function demandOf(
+function chargeOf(
   terms: LimitSpec,
   { name, cost, tokens, bounded }: CallEstimate,
   rule: GatewayServices['unpriced'],

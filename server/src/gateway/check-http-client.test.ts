@@ -25,8 +25,8 @@ function outside(pieces: readonly string[] | null) {
       });
     },
   } as unknown as Fetcher;
-  const guard = createEgressGuard({ trustedHosts: [], ownListeners: () => [], clock, log: silentLog });
-  const make = checkHttpClient({ fetcher, guard, clock, organisationId: 'o' });
+  const egress = createEgressGuard({ trustedHosts: [], ownListeners: () => [], clock, log: silentLog });
+  const make = checkHttpClient({ fetcher, egress, clock, organisationId: 'o' });
   return { clock, sent, gone, made: make(gone.signal) };
 }
 const call = { url: 'https://hook.example.com/a', method: 'POST', headers: { a: 'b' }, body: 'asked' } as const;

@@ -14,7 +14,7 @@ const LONGEST_MS = 60_000;
 
 export interface CheckHttpClientParts {
   readonly fetcher: Fetcher;
-  readonly guard: EgressGuard;
+  readonly egress: EgressGuard;
   readonly clock: Clock;
   readonly organisationId: string;
 }
@@ -22,7 +22,7 @@ export interface CheckHttpClientParts {
 /** Makes the calls of one organisation’s checks; each ends with the signal it is made for. */
 export function checkHttpClient({
   fetcher,
-  guard,
+  egress,
   clock,
   organisationId,
 }: CheckHttpClientParts): CheckHttpClientFactory {
@@ -33,8 +33,8 @@ export function checkHttpClient({
     now: () => clock.now(),
     async resolves(host) {
       try {
-        const checked = guard.check(`https://${host}/`, { storedCredential: false });
-        await guard.verify(checked, organisationId);
+        const checked = egress.check(`https://${host}/`, { storedCredential: false });
+        await egress.verify(checked, organisationId);
         return true;
       } catch {
         return false;
@@ -42,7 +42,7 @@ export function checkHttpClient({
     },
     async call({ url, method, headers, body, maxBytes = MAX_BYTES, timeoutMs = LONGEST_MS }) {
       // The text is judged, not only what parsing makes of it: 0x7f000001 and user:password@ are gone by then.
-      const { url: parsed } = guard.check(url, { storedCredential: false });
+      const { url: parsed } = egress.check(url, { storedCredential: false });
       const ended = new AbortController();
       const late = () => ended.abort(new SluiceError('timeout', `There was no answer within ${timeoutMs} ms.`));
       const cancel = clock.after(timeoutMs, late);

@@ -35,7 +35,7 @@ interface Given extends Partial<GuardedFetchOptions> {
 }
 
 function partsOf({ trusted = '127.0.0.0/8', resolver, clock = systemClock }: Given) {
-  const guard = createEgressGuard({
+  const egress = createEgressGuard({
     trustedHosts: parseTrustedHosts(trusted),
     ownListeners: () => [],
     clock,
@@ -43,9 +43,9 @@ function partsOf({ trusted = '127.0.0.0/8', resolver, clock = systemClock }: Giv
     hostsFile: '/dev/null',
     resolver: resolver ?? { resolve: () => Promise.resolve([]) },
   });
-  const fetcher = createFetcher({ guard, clock: systemClock });
+  const fetcher = createFetcher({ egress, clock: systemClock });
   onTestFinished(() => fetcher.close());
-  return { fetcher, guard, clock };
+  return { fetcher, egress, clock };
 }
 
 const make = (given: Given = {}) => createGuardedFetch(partsOf(given), 'o', { storedCredential: false, ...given });
@@ -209,7 +209,7 @@ it('private addresses are refused, also behind a name whose address has changed 
   const clock = new TestClock();
   const parts = partsOf({ trusted: '', resolver, clock });
   const rebound = `http://rebind.example:${port}/`;
-  await parts.guard.verify(parts.guard.check(rebound, { storedCredential: false }), 'o');
+  await parts.egress.verify(parts.egress.check(rebound, { storedCredential: false }), 'o');
   await clock.advance(60_000);
   const refusal = await causeOf(createGuardedFetch(parts, 'o', { storedCredential: false })(rebound));
   expect(refusal.kind).toBe('malformed_call');

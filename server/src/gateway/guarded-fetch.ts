@@ -31,7 +31,7 @@ export interface GuardedFetchOptions {
 
 export interface GuardedFetchParts {
   readonly fetcher: Fetcher;
-  readonly guard: EgressGuard;
+  readonly egress: EgressGuard;
   readonly clock: Clock;
 }
 
@@ -142,7 +142,7 @@ class Call {
 
   #check(url: string): void {
     const { storedCredential, httpsOnly = false } = this.#options;
-    this.#parts.guard.check(url, { storedCredential, httpsOnly });
+    this.#parts.egress.check(url, { storedCredential, httpsOnly });
   }
 
   #send({ url, method, headers, body }: Hop): Promise<FetchAnswer> {

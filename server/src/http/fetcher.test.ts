@@ -16,14 +16,14 @@ it('keeps a socket for the organisation it was opened for', async () => {
     response.end('ok');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const guard = createEgressGuard({
+  const egress = createEgressGuard({
     trustedHosts: parseTrustedHosts('127.0.0.0/8'),
     ownListeners: () => [],
     clock: systemClock,
     log: silentLog,
     resolver: { resolve: () => Promise.resolve([]) },
   });
-  const fetcher = createFetcher({ guard, clock: systemClock });
+  const fetcher = createFetcher({ egress, clock: systemClock });
   onTestFinished(async () => {
     await fetcher.close();
     server.closeAllConnections();

@@ -59,7 +59,7 @@ export async function readText(stream: Readable, limit: number): Promise<{ text:
 
 const MAX_AGENTS = 256;
 
-export function createFetcher(options: { readonly guard: EgressGuard; readonly clock: Clock }): Fetcher {
+export function createFetcher(options: { readonly egress: EgressGuard; readonly clock: Clock }): Fetcher {
   /** By organisation: sockets are never shared between tenants. Insertion order is age. */
   const agents = new Map<string, Agent>();
 
@@ -71,7 +71,7 @@ export function createFetcher(options: { readonly guard: EgressGuard; readonly c
       agents.delete(organisationId);
     } else {
       agent = new undici.Agent({
-        connect: options.guard.connector(organisationId),
+        connect: options.egress.connector(organisationId),
         pipelining: 1,
         allowH2: false,
         connections: 64,
@@ -92,7 +92,7 @@ export function createFetcher(options: { readonly guard: EgressGuard; readonly c
 
   return {
     async send(request) {
-      options.guard.check(request.url.href, { storedCredential: request.storedCredential });
+      options.egress.check(request.url.href, { storedCredential: request.storedCredential });
       const { signal } = request;
       if (signal?.aborted) throw reasonOf(signal);
       try {

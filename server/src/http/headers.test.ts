@@ -220,13 +220,13 @@ describe('filterUpstreamHeaders', () => {
       });
       await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
       const { port } = server.address() as AddressInfo;
-      const guard = createEgressGuard({
+      const egress = createEgressGuard({
         trustedHosts: parseTrustedHosts('127.0.0.1'),
         ownListeners: () => [],
         clock: systemClock,
         log: silentLog,
       });
-      const upstream = createUpstream({ guard, clock: systemClock });
+      const upstream = createUpstream({ egress, clock: systemClock });
       const sent = [
         ...CREDENTIAL_HEADERS,
         ...SIGN_IN_HEADERS,

@@ -60,17 +60,17 @@ class Entry {
 
   constructor(
     origin: string,
-    guard: EgressGuard,
+    egress: EgressGuard,
     organisationId: string,
     limits: Required<UpstreamLimits>,
     clock: Clock,
   ) {
     this.origin = origin;
     // Defence in depth: the code that built the request checked the URL; an origin that fails here is never connected to.
-    guard.check(`${origin}/`, { storedCredential: false });
+    egress.check(`${origin}/`, { storedCredential: false });
     let fault: SluiceError | null = null;
     try {
-      guard.check(`${origin}/`, { storedCredential: true });
+      egress.check(`${origin}/`, { storedCredential: true });
     } catch (error) {
       if (!(error instanceof SluiceError)) throw error;
       fault = error;
@@ -80,7 +80,7 @@ class Entry {
     this.host = url.host;
     this.pool = new ConnectionPool({
       origin: url,
-      connect: guard.connector(organisationId),
+      connect: egress.connector(organisationId),
       clock,
       connections: limits.connections,
       keepAliveMs: limits.keepAliveMs,
@@ -401,7 +401,7 @@ class Refused implements WireControl {
 }
 
 class Calls implements Upstream {
-  readonly #guard: EgressGuard;
+  readonly #egress: EgressGuard;
   readonly clock: Clock;
   readonly limits: Required<UpstreamLimits>;
   readonly deadlines: Deadlines;
@@ -411,8 +411,8 @@ class Calls implements Upstream {
   #closed = false;
   inFlight = 0;
 
-  constructor(guard: EgressGuard, clock: Clock, limits: UpstreamLimits) {
-    this.#guard = guard;
+  constructor(egress: EgressGuard, clock: Clock, limits: UpstreamLimits) {
+    this.#egress = egress;
     this.clock = clock;
     this.deadlines = deadlinesOf(clock);
     this.limits = {
@@ -458,7 +458,7 @@ class Calls implements Upstream {
     let origins = this.#organisations.get(organisationId);
     const known = origins?.get(origin);
     if (known) return known;
-    const entry = new Entry(origin, this.#guard, organisationId, this.limits, this.clock);
+    const entry = new Entry(origin, this.#egress, organisationId, this.limits, this.clock);
     // A caller of many hosts that never answer must leave room for the others.
     while (!this.pools.take(organisationId)) {
       const own = origins !== undefined && origins.size >= this.pools.each ? origins : null;
@@ -549,9 +549,9 @@ const FRAMING: ReadonlySet<string> = new Set([
 
 /** Calls to upstreams through pools of connections, one per organisation and origin, over HTTP/1.1 with keep-alive. */
 export function createUpstream(options: {
-  readonly guard: EgressGuard;
+  readonly egress: EgressGuard;
   readonly clock: Clock;
   readonly limits?: UpstreamLimits;
 }): Upstream {
-  return new Calls(options.guard, options.clock, options.limits ?? {});
+  return new Calls(options.egress, options.clock, options.limits ?? {});
 }

@@ -3,7 +3,7 @@ import type { Uses } from './exchange.ts';
 import type { Target } from './target.ts';
 
 /** What signing in to the account of a target takes, on sockets of the caller's organisation. */
-export function accessOf(x: Uses<'request', 'clock' | 'fetcher' | 'guard' | 'tokens'>, target: Target): Access {
+export function accessOf(x: Uses<'request', 'clock' | 'fetcher' | 'egress' | 'tokens'>, target: Target): Access {
   const { credentials, provider } = target;
   const base = target.origin + target.prefix;
   const account = {

@@ -57,7 +57,7 @@ export function refuseUnexecuted(config: Config): void {
  * of an account is opened for the first time; the egress rules that need DNS act when the socket is opened.
  */
 export function findTarget(
-  x: Uses<'request', 'clock' | 'guard' | 'timeouts'>,
+  x: Uses<'request', 'clock' | 'egress' | 'timeouts'>,
   selection: Selection,
 ): Target | Promise<Target> | null {
   const provider = x.request.header('x-gateway-provider');
@@ -99,7 +99,7 @@ export function findTarget(
 
 /** A passthrough target is what the request itself names: the header comes before the model. */
 function passedThrough(
-  x: Uses<'request', 'clock' | 'guard' | 'timeouts'>,
+  x: Uses<'request', 'clock' | 'egress' | 'timeouts'>,
   selection: Selection,
   provider: string | undefined,
 ): Target | Promise<Target> {
@@ -119,7 +119,7 @@ function passedThrough(
 
 /** As `findTarget`; a request that names no provider is refused. */
 export function selectTarget(
-  x: Uses<'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
+  x: Uses<'request', 'clock' | 'egress' | 'paths' | 'timeouts'>,
   selection: Selection,
 ): Target | Promise<Target> {
   const target = findTarget(x, selection);
@@ -209,7 +209,7 @@ function knownProvider(id: string): Provider {
 
 /** The target of a stored provider or virtual key that a body names (`gateway_options`). */
 export function namedTarget(
-  x: Uses<'outcome' | 'request', 'clock' | 'guard' | 'timeouts'>,
+  x: Uses<'outcome' | 'request', 'clock' | 'egress' | 'timeouts'>,
   slug: string,
 ): Target | Promise<Target> {
   const model = x.outcome.asked(x.request);
@@ -219,7 +219,7 @@ export function namedTarget(
 
 /** A stored provider or virtual key: Sluice's own credential travels, so only its own hosts may be reached. */
 function storedTarget(
-  x: Uses<'request', 'clock' | 'guard' | 'timeouts'>,
+  x: Uses<'request', 'clock' | 'egress' | 'timeouts'>,
   selection: Selection,
   slug: string,
   customHost: string | null,
@@ -265,7 +265,7 @@ interface StoredCall extends OpenedStored {
   readonly customHost: string | null;
 }
 
-function accountTarget(x: Uses<'request', 'guard' | 'timeouts'>, selection: Selection, call: StoredCall): Target {
+function accountTarget(x: Uses<'request', 'egress' | 'timeouts'>, selection: Selection, call: StoredCall): Target {
   const { stored, provider, asked, customHost, account, model: sealed } = call;
   const { slug } = stored;
   const model = stored.models.get(asked.toLowerCase());
@@ -318,7 +318,7 @@ function placeOf(host: string): string {
 
 /** A raw provider name: the caller brings the token itself. */
 function callerTarget(
-  x: Uses<'request', 'guard' | 'timeouts'>,
+  x: Uses<'request', 'egress' | 'timeouts'>,
   selection: Selection,
   name: string,
   customHost: string | null,
@@ -346,7 +346,7 @@ function callerTarget(
   for (const [name, value] of Object.entries(settings)) {
     // Providers parse these, and the text is to be judged before: parsing makes an ordinary host of an odd one.
     if (typeof value === 'string' && /^https?:/i.test(value)) {
-      x.services.guard.check(value, { storedCredential: sealed, param: name });
+      x.services.egress.check(value, { storedCredential: sealed, param: name });
     }
   }
   const credentials = { key: key === null ? null : new Secret(key), settings };
@@ -385,7 +385,7 @@ const configSettings = (config: Config | null, own: boolean): Record<string, unk
   config === null ? {} : accountSettings(config, own ? null : KEEPS_ACCOUNT);
 
 function build(
-  x: Uses<'request', 'guard' | 'timeouts'>,
+  x: Uses<'request', 'egress' | 'timeouts'>,
   selection: Selection,
   provider: Provider,
   stored: StoredProvider | null,
@@ -404,7 +404,7 @@ function build(
         provider.hostHint ??
           `Provider ${provider.id} has no default host. Send x-gateway-custom-host or save a custom_host.`,
       );
-    parsed = x.services.guard.check(url, {
+    parsed = x.services.egress.check(url, {
       storedCredential,
       allowedOrigins,
       param: 'x-gateway-custom-host',

@@ -10,7 +10,7 @@ import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import { accountOfStored, checkModel } from './account.ts';
 
 const clock = new TestClock();
-const guard = createEgressGuard({
+const egress = createEgressGuard({
   trustedHosts: parseTrustedHosts(''),
   ownListeners: () => [],
   clock,
@@ -40,7 +40,7 @@ function accountWith(change: Partial<StoredProvider>, slug = 'mine', saved: Part
     ...change,
   } as unknown as StoredProvider;
   const snapshot = { providers: new Map([['mine', stored]]) } as unknown as WorkspaceSnapshot;
-  return accountOfStored({ guard, clock }, snapshot, slug);
+  return accountOfStored({ egress, clock }, snapshot, slug);
 }
 
 describe('the account of work without a request', () => {

@@ -12,7 +12,7 @@ import type { TrainingServices } from './services.ts';
  * `out_of_service` when it cannot be used (any more).
  */
 export async function accountOfStored(
-  services: Pick<TrainingServices, 'guard' | 'clock'>,
+  services: Pick<TrainingServices, 'egress' | 'clock'>,
   snapshot: WorkspaceSnapshot,
   slug: string,
 ): Promise<Account> {
@@ -37,7 +37,7 @@ export async function accountOfStored(
     if (wanted === null) {
       throw new SluiceError('out_of_service', `Provider ${slug} has no host; save a custom_host on it.`);
     }
-    const { url } = services.guard.check(wanted, { storedCredential: true });
+    const { url } = services.egress.check(wanted, { storedCredential: true });
     base = url.origin + url.pathname.replace(/\/+$/, '');
   }
   return {

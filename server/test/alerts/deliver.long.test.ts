@@ -107,13 +107,13 @@ async function world(
 }
 
 function parts(tables: Tables, clock: TestClock, limitMs = 10_000): DeliverOptions {
-  const guard = createEgressGuard({
+  const egress = createEgressGuard({
     trustedHosts: parseTrustedHosts('127.0.0.1'),
     ownListeners: () => [],
     clock: systemClock,
     log: silentLog,
   });
-  const fetcher = own(createFetcher({ guard, clock: systemClock }));
+  const fetcher = own(createFetcher({ egress, clock: systemClock }));
   const post = webhookPoster({ fetcher, clock: systemClock, limitMs });
   return { tables, clock, log: silentLog, macs, open: async (_, url) => url, mailer: null, post, random: () => 1 };
 }

@@ -45,14 +45,14 @@ export interface TestContext extends AdapterContext {
 /** What an adapter is given, with calls over real sockets through the egress guard. Close it after the test. */
 export function adapterContext(options: AdapterContextOptions): TestContext {
   const clock = options.clock ?? systemClock;
-  const guard = createEgressGuard({
+  const egress = createEgressGuard({
     trustedHosts: parseTrustedHosts(options.trusted ?? '127.0.0.0/8'),
     ownListeners: () => [],
     clock,
     log: silentLog,
     resolver: options.resolver ?? { resolve: () => Promise.resolve([]) },
   });
-  const fetcher = createFetcher({ guard, clock });
+  const fetcher = createFetcher({ egress, clock });
   const calls: AdapterRequest[] = [];
   const call: Call = async (request) => {
     calls.push(request);

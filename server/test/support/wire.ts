@@ -49,7 +49,7 @@ export function client(
   options: { clock?: Clock; limits?: UpstreamLimits; trusted?: string; ca?: Buffer; host?: string } = {},
 ): Upstream {
   const clock = options.clock ?? systemClock;
-  const guard = createEgressGuard({
+  const egress = createEgressGuard({
     trustedHosts: parseTrustedHosts(options.trusted ?? '127.0.0.0/8'),
     ownListeners: () => [],
     clock,
@@ -60,7 +60,7 @@ export function client(
     ...(options.ca ? { ca: options.ca } : {}),
   });
   const upstream = createUpstream({
-    guard,
+    egress,
     clock,
     ...(options.limits ? { limits: options.limits } : {}),
   });

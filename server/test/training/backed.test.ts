@@ -223,7 +223,7 @@ beforeAll(async () => {
     clock: systemClock,
     log: silentLog,
     scratch: await openDiskScratch({ dir, clock: systemClock }),
-    guard: GUARD,
+    egress: GUARD,
     tokens: createTokenCache(() => systemClock.now()),
     ambient: { variable: () => 'x', file: async () => 'x' },
     maxUploadBytes: 1000,
@@ -430,7 +430,7 @@ describe('calls of an account', () => {
     const context = adapterContext(
       {
         clock: systemClock,
-        guard: GUARD,
+        egress: GUARD,
         tokens: createTokenCache(() => systemClock.now()),
         fetcher: {
           send: async ({ headers, url }) => echo(JSON.stringify({ headers, url: url.href })),
@@ -581,7 +581,7 @@ describe('repeating what a config says', () => {
     const context = adapterContext(
       {
         clock,
-        guard: GUARD,
+        egress: GUARD,
         tokens: createTokenCache(() => clock.now()),
         fetcher: {
           async send(request) {

@@ -92,7 +92,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       inFlight: new InFlight(),
       guardedFetch: null as never,
       guardrailFeedback: { note() {} },
-      guard: null as never,
+      egress: null as never,
       paths: null as never,
       upstream: null as never,
       fetcher: null as never,

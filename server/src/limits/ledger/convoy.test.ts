@@ -7,7 +7,7 @@ import type { LimitCharge } from './usage-reservation.ts';
 
 const USED = { cost: 0, carry: 0, tokens: 0, requests: 1, unpriced: 0 };
 
-const demand = (ownerId: string, limit: number): LimitCharge => ({
+const charge = (ownerId: string, limit: number): LimitCharge => ({
   terms: termsWith({ ownerId, limit, type: 'requests' }),
   amount: 1,
   bounded: true,
@@ -55,9 +55,9 @@ describe('requests of two limits, one of them busy', () => {
   };
 
   it('while one limit is asked about at the store, requests of the other one go on from its lease', async () => {
-    const far = demand('far', 1_000_000);
+    const far = charge('far', 1_000_000);
     // Too small for a lease ahead: every request asks the store.
-    const near = demand('near', 100);
+    const near = charge('near', 100);
     await settled([await node.reserve([far, near])]);
     const { waiting, beside } = await behindGate(async () => {
       const both = node.reserve([far, near]);
@@ -68,8 +68,8 @@ describe('requests of two limits, one of them busy', () => {
   });
 
   it('what waited behind a batch is served from the lease that came with it, without asking again', async () => {
-    const busy = demand('busy', 25_600);
-    const far = demand('far', 1_000_000);
+    const busy = charge('busy', 25_600);
+    const far = charge('far', 1_000_000);
     const before = asked;
     const ends = await behindGate(async () => {
       const first = node.reserve([far, busy]);
@@ -83,8 +83,8 @@ describe('requests of two limits, one of them busy', () => {
   });
 
   it('a refusal by one limit gives back what was taken from the lease of the other', async () => {
-    const far = demand('far', 1_000_000);
-    const tight = demand('tight', 3);
+    const far = charge('far', 1_000_000);
+    const tight = charge('tight', 3);
     const outcomes = await Promise.allSettled(Array.from({ length: 20 }, () => node.reserve([far, tight])));
     const ends = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []));
     expect(ends).toHaveLength(3);

@@ -93,9 +93,9 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
     const w = await world([termsWith({ type: 'tokens', limit: 1_000 })]);
     await w.hold('b1', { tokens: 1_000 });
     await expect(w.hold('b2', { tokens: 1 })).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
-    const demand = { terms: termsWith({ type: 'tokens', limit: 1_000 }), amount: 1, bounded: true };
+    const charge = { terms: termsWith({ type: 'tokens', limit: 1_000 }), amount: 1, bounded: true };
     const node = own(await ledgerNode(w.tables, { clock: w.clock }));
-    await expect(node.reserve([demand])).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
+    await expect(node.reserve([charge])).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
     await w.book('b1', {});
     await w.hold('b2', { tokens: 1 });
     await consistent(w.tables);

@@ -20,7 +20,7 @@ export interface LeaseOptions {
 
 /** One that waits for an answer: a request, or a part of one that grows `by` so much. */
 export interface GrantRequest {
-  readonly demands: readonly LimitCharge[];
+  readonly charges: readonly LimitCharge[];
   readonly grows: { readonly part: LeaseShare; readonly by: number } | null;
 }
 
@@ -42,11 +42,11 @@ export interface FullBucket {
 }
 
 export interface Grants {
-  /** What each asker has, per demand; or why not. */
+  /** What each asker has, per charge; or why not. */
   readonly answers: readonly (SluiceError | readonly number[])[];
   /** Of those that were refused: by which bucket, when something of it is not used but only reserved. */
   readonly taken: readonly (FullBucket | undefined)[];
-  /** What was used and reserved, per demand, when it was granted. */
+  /** What was used and reserved, per charge, when it was granted. */
   readonly seen: readonly (readonly number[])[];
   readonly locals: readonly {
     readonly bucket: string;
@@ -93,20 +93,20 @@ export async function grantAll(
     if (same) await book.release(tx, lease, surplus);
     books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0, admitted: false });
   }
-  const find = (demand: LimitCharge) => books.get(keyOf(place.workspaceId, demand.terms));
+  const find = (charge: LimitCharge) => books.get(keyOf(place.workspaceId, charge.terms));
   // What runs already comes before what is new.
-  const grown = askers.map(({ demands, grows }) => {
-    const [demand] = demands;
-    const open = grows === null || demand === undefined ? undefined : find(demand);
+  const grown = askers.map(({ charges, grows }) => {
+    const [charge] = charges;
+    const open = grows === null || charge === undefined ? undefined : find(charge);
     if (grows === null || open === undefined || !open.same || open.lease !== grows.part.lease) return 0;
     open.wanted += grows.by;
     return grows.by;
   });
   const seen = askers.map((): number[] => []);
   const taken: (FullBucket | undefined)[] = [];
-  const answers = askers.map(({ demands, grows }, n): SluiceError | number[] => {
+  const answers = askers.map(({ charges, grows }, n): SluiceError | number[] => {
     if (grows !== null) return [grown[n] ?? 0];
-    const mine = demands.map(find);
+    const mine = charges.map(find);
     for (const one of mine) {
       if (one === undefined) continue;
       const committed = one.book.committed + one.wanted;
@@ -117,12 +117,12 @@ export async function grantAll(
         return exceeded(one.terms, one.book.row, now, committed);
       }
     }
-    return demands.map((demand, i) => {
+    return charges.map((charge, i) => {
       const one = mine[i];
       if (one === undefined) return 0;
       const committed = one.book.committed + one.wanted;
       seen[n]?.push(committed);
-      const amount = grantOf(demand, one.book.row.credit_limit, committed);
+      const amount = grantOf(charge, one.book.row.credit_limit, committed);
       one.wanted += amount;
       one.admitted = true;
       return amount;

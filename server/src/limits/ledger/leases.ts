@@ -113,27 +113,27 @@ export function isFresh(local: LocalBucket, { terms }: LimitCharge, now: number)
 }
 
 /** Whether the lease in memory has room. What may use more than it says asks the store where the limit is near. */
-export function covers(local: LocalBucket, demand: LimitCharge, now: number, monotonic: number): boolean {
+export function covers(local: LocalBucket, charge: LimitCharge, now: number, monotonic: number): boolean {
   return (
-    isFresh(local, demand, now) &&
+    isFresh(local, charge, now) &&
     monotonic < local.leaseUntil &&
-    local.available >= Math.max(demand.amount, 1) &&
-    !(local.near && !demand.bounded)
+    local.available >= Math.max(charge.amount, 1) &&
+    !(local.near && !charge.bounded)
   );
 }
 
-export function takeFrom(local: LocalBucket, demand: LimitCharge): LeaseShare {
-  local.available -= demand.amount;
+export function takeFrom(local: LocalBucket, charge: LimitCharge): LeaseShare {
+  local.available -= charge.amount;
   local.holders += 1;
-  return partOf(local, demand, demand.amount);
+  return partOf(local, charge, charge.amount);
 }
 
-export function partOf(local: LocalBucket, demand: LimitCharge, amount: number): LeaseShare {
+export function partOf(local: LocalBucket, charge: LimitCharge, amount: number): LeaseShare {
   const { lease, bucket, window } = local;
-  return { demand, local, lease, bucket, window, amount, wanted: 0, growing: false, ended: false, servedAt: 0 };
+  return { charge, local, lease, bucket, window, amount, wanted: 0, growing: false, ended: false, servedAt: 0 };
 }
 
 /** Of a request that is served although neither lease nor store has anything for it. */
-export function servedPart(local: LocalBucket, demand: LimitCharge, servedAt: number): LeaseShare {
-  return { ...partOf(local, demand, 0), lease: '', servedAt };
+export function servedPart(local: LocalBucket, charge: LimitCharge, servedAt: number): LeaseShare {
+  return { ...partOf(local, charge, 0), lease: '', servedAt };
 }

@@ -55,13 +55,13 @@ async function repeated(once: () => Promise<void>, until: () => boolean) {
 /** What was admitted used `used`. */
 function caller(
   node: LedgerNode,
-  demand: LimitCharge,
+  charge: LimitCharge,
   used: ActualUse,
   admitted: { count: number },
   until: () => boolean,
 ) {
   return repeated(async () => {
-    const settle = await node.reserve([demand]);
+    const settle = await node.reserve([charge]);
     admitted.count += 1;
     await turn();
     await settle(used);
@@ -98,11 +98,11 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     const tables = own(await booksStore(engine));
     const nodes = [own(await ledgerNode(tables, { name: 'a' })), own(await ledgerNode(tables, { name: 'b' }))];
     const terms = termsWith({ type: kind.type, limit: kind.limit });
-    const demand = { terms, amount: kind.amount, bounded: true };
+    const charge = { terms, amount: kind.amount, bounded: true };
     const admitted = { count: 0 };
     let full = false;
     const callers = nodes.flatMap((node) =>
-      Array.from({ length: 64 }, () => caller(node, demand, kind.used, admitted, () => full)),
+      Array.from({ length: 64 }, () => caller(node, charge, kind.used, admitted, () => full)),
     );
     const deadline = systemClock.monotonic() + 20_000;
     while (systemClock.monotonic() < deadline && (await buckets(tables))[0]?.status !== 'exhausted') {
@@ -178,21 +178,21 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
   it('a value whose requests are all refused leaves nothing in the store; one that is admitted for nothing does', async () => {
     const tables = own(await booksStore(engine));
     const node = own(await ledgerNode(tables));
-    const demand = (amount: number, more: object): LimitCharge => ({
+    const charge = (amount: number, more: object): LimitCharge => ({
       terms: termsWith({ type: 'cost', ...more }),
       amount,
       bounded: true,
     });
-    const full = demand(5, { ownerId: 'policy-0', limit: 5 });
+    const full = charge(5, { ownerId: 'policy-0', limit: 5 });
     await (await node.reserve([full]))({ ...NOTHING, cost: 5, requests: 1 });
     await node.drain();
     for (let i = 0; i < 5; i++) {
       const value = { bucketKey: `user ${i}`, limit: 1_000_000 };
-      await expect(node.reserve([full, demand(5, value)])).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
-      await expect(node.reserve([demand(5, { ...value, limit: 0 })])).rejects.toThrow();
+      await expect(node.reserve([full, charge(5, value)])).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
+      await expect(node.reserve([charge(5, { ...value, limit: 0 })])).rejects.toThrow();
     }
     expect(await buckets(tables)).toHaveLength(1);
-    await (await node.reserve([demand(0, { bucketKey: 'free', limit: 10 })]))({ ...NOTHING, requests: 1, unpriced: 1 });
+    await (await node.reserve([charge(0, { bucketKey: 'free', limit: 10 })]))({ ...NOTHING, requests: 1, unpriced: 1 });
     await node.drain();
     expect(await buckets(tables)).toMatchObject([{ used: 5 }, { bucket_key: 'free', used: 0, unpriced: 1 }]);
     await consistent(tables);
@@ -211,7 +211,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
       own(await ledgerNode(tables, { name: 'b', clock: shifted(clock, 3_600_000) })),
     ];
     const once = Date.UTC(2028, 1, 29);
-    const demands = [
+    const charges = [
       { period: 'monthly', resetsAt: null },
       { period: 'weekly', resetsAt: null },
       { period: 'days:1', resetsAt: null },
@@ -222,17 +222,17 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
       bounded: true,
     }));
     const due = (at: number) =>
-      demands.filter((_, i) =>
+      charges.filter((_, i) =>
         i === 0
           ? new Date(at).getUTCDate() === 1
           : i === 1
             ? new Date(at).getUTCDay() === 1
             : i === 2 || Math.abs(at - once) < 86_400_000,
       );
-    const seen = demands.map(() => [] as (number | null)[]);
+    const seen = charges.map(() => [] as (number | null)[]);
     let late = 0;
     // Both nodes and the sweeper come at the same moment; what they admit ends in the next window.
-    let running = await Promise.all(nodes.map((node) => node.reserve(demands)));
+    let running = await Promise.all(nodes.map((node) => node.reserve(charges)));
     for (let day = 0; day < year.days; day++) {
       const midnight = Date.UTC(2028, 0, 1) + day * 86_400_000;
       clock.jump(midnight + 1000 - clock.now());
@@ -277,12 +277,12 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     const clock = new TestClock(Date.UTC(2026, 4, 5, 12));
     const tables = own(await booksStore(engine, clock));
     const node = own(await ledgerNode(tables, { clock }));
-    const demand = (bucketKey: string, period: string | null) => ({
+    const charge = (bucketKey: string, period: string | null) => ({
       terms: termsWith({ bucketKey, period, type: 'tokens', limit: 100_000 }),
       amount: 10,
       bounded: true,
     });
-    const [busy, rare] = [demand('busy', null), demand('rare', 'days:1')];
+    const [busy, rare] = [charge('busy', null), charge('rare', 'days:1')];
     await (await node.reserve([busy, rare]))({ ...NOTHING, requests: 1, tokens: 7 });
     const running = await node.reserve([busy]);
     await node.drain();
@@ -315,9 +315,9 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     const clock = new TestClock(Date.now());
     const tables = own(await booksStore(engine, clock));
     const node = await ledgerNode(tables, { name: 'a', clock });
-    const demand = { terms: termsWith({ type: 'tokens', limit: 10_000 }), amount: 10, bounded: true };
-    for (let i = 0; i < 20; i++) await (await node.reserve([demand]))({ ...NOTHING, tokens: 7, requests: 1 });
-    for (let i = 0; i < 5; i++) await node.reserve([demand]);
+    const charge = { terms: termsWith({ type: 'tokens', limit: 10_000 }), amount: 10, bounded: true };
+    for (let i = 0; i < 20; i++) await (await node.reserve([charge]))({ ...NOTHING, tokens: 7, requests: 1 });
+    for (let i = 0; i < 5; i++) await node.reserve([charge]);
     await node.kill();
     clock.jump(31_000);
     await sweepBuckets({ tables, clock });
@@ -330,11 +330,11 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
   it('a request whose cost rounds to nothing takes nothing away, whatever picodollars stand beside it', async () => {
     const tables = own(await booksStore(engine));
     const node = own(await ledgerNode(tables));
-    const demand = { terms: termsWith({ type: 'cost', limit: 500 }), amount: 10, bounded: true };
+    const charge = { terms: termsWith({ type: 'cost', limit: 500 }), amount: 10, bounded: true };
     for (const carry of [-300_000, -500_000, 400_000]) {
-      await (await node.reserve([demand]))({ ...NOTHING, carry, requests: 1 });
+      await (await node.reserve([charge]))({ ...NOTHING, carry, requests: 1 });
     }
-    await (await node.reserve([demand]))({ ...NOTHING, cost: 1, carry: -500_000, requests: 1 });
+    await (await node.reserve([charge]))({ ...NOTHING, cost: 1, carry: -500_000, requests: 1 });
     await node.drain();
     await consistent(tables);
     expect(await buckets(tables)).toMatchObject([{ used: 0, carry: 900_000 }]);

@@ -29,14 +29,14 @@ export type { ActualUse, CostCharge, LimitCharge, UsageLimitState, UsageReservat
 
 export interface Ledger extends Closable {
   /**
-   * Reserves for every demand or for none, all of one workspace. Throws `usage_limit_exceeded`. While the store cannot be
+   * Reserves for every charge or for none, all of one workspace. Throws `usage_limit_exceeded`. While the store cannot be
    * reached and a lease is spent, `onOutage` decides: `out_of_service` (one such limit is enough), or the request is
    * served and what it used is booked when they are back.
    */
   reserve(
     tenant: TenantContext,
     workspaceId: string,
-    demands: readonly LimitCharge[],
+    charges: readonly LimitCharge[],
   ): UsageReservation | Promise<UsageReservation>;
   /** Renews leases and gives back what is idle or near its limit. By itself every second. */
   maintain(): Promise<void>;
@@ -75,9 +75,9 @@ const BATCH = 256;
 interface Waiting {
   readonly tenant: TenantContext;
   readonly workspaceId: string;
-  readonly demands: readonly LimitCharge[];
+  readonly charges: readonly LimitCharge[];
   readonly grows: { readonly part: LeaseShare; readonly hold: NodeUsageReservation; readonly by: number } | null;
-  /** What it has of leases in memory, by demand, while the store is asked for the rest. */
+  /** What it has of leases in memory, by charge, while the store is asked for the rest. */
   held: (LeaseShare | undefined)[];
   /** Once; what comes later is not wanted any more. */
   answered: boolean;
@@ -117,7 +117,7 @@ class NodeLedger implements Ledger, ReservationNode {
   reserve(
     tenant: TenantContext,
     workspaceId: string,
-    demands: readonly LimitCharge[],
+    charges: readonly LimitCharge[],
   ): UsageReservation | Promise<UsageReservation> {
     if (this.#closed) throw new SluiceError('out_of_service', 'Sluice is shutting down; send the request again.');
     if (this.#journal?.failing) throw unrecordable();
@@ -125,15 +125,15 @@ class NodeLedger implements Ledger, ReservationNode {
     const monotonic = this.#options.clock.monotonic();
     const locals: LocalBucket[] = [];
     let inMemory = this.#journal !== null;
-    for (const demand of demands) {
-      const local = this.#local(workspaceId, demand.terms);
+    for (const charge of charges) {
+      const local = this.#local(workspaceId, charge.terms);
       local.usedAt = monotonic;
-      if (local.refusal !== null && monotonic < local.refusedUntil && isFresh(local, demand, now)) throw local.refusal;
-      inMemory &&= covers(local, demand, now, monotonic);
+      if (local.refusal !== null && monotonic < local.refusedUntil && isFresh(local, charge, now)) throw local.refusal;
+      inMemory &&= covers(local, charge, now, monotonic);
       locals.push(local);
     }
-    if (!inMemory) return this.#wait(tenant, workspaceId, demands);
-    const parts = demands.map((demand, i) => takeFrom(locals[i] as LocalBucket, demand));
+    if (!inMemory) return this.#wait(tenant, workspaceId, charges);
+    const parts = charges.map((charge, i) => takeFrom(locals[i] as LocalBucket, charge));
     return new NodeUsageReservation(this, tenant, workspaceId, parts);
   }
 
@@ -149,17 +149,17 @@ class NodeLedger implements Ledger, ReservationNode {
   }
 
   settlePart(hold: NodeUsageReservation, part: LeaseShare, used: ActualUse, done: () => void): void {
-    const { local, demand, amount } = part;
-    const { terms } = demand;
+    const { local, charge, amount } = part;
+    const { terms } = charge;
     const { type } = terms;
-    const charge = used.charge?.(terms) ?? used;
-    const mine = type === 'cost' ? charge.cost : type === 'tokens' ? used.tokens : used.requests;
+    const priced = used.charge?.(terms) ?? used;
+    const mine = type === 'cost' ? priced.cost : type === 'tokens' ? used.tokens : used.requests;
     const actual = Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, Math.round(mine)));
     const spent = {
       used: actual,
-      carry: type === 'cost' ? charge.carry : 0,
+      carry: type === 'cost' ? priced.carry : 0,
       requests: used.requests,
-      unpriced: type === 'cost' ? charge.unpriced : 0,
+      unpriced: type === 'cost' ? priced.unpriced : 0,
     };
     if (part.servedAt > 0) {
       const { organisationId } = hold.tenant;
@@ -185,7 +185,7 @@ class NodeLedger implements Ledger, ReservationNode {
   }
 
   growPart(hold: NodeUsageReservation, part: LeaseShare): void {
-    const { local, demand, lease } = part;
+    const { local, charge, lease } = part;
     // A lease that was lost cannot grow: what is used beyond it is added at the end.
     if (lease !== local.lease || this.#options.clock.monotonic() >= local.leaseUntil || part.growing) return;
     const by = part.wanted - part.amount;
@@ -204,7 +204,7 @@ class NodeLedger implements Ledger, ReservationNode {
     this.#queue({
       tenant,
       workspaceId,
-      demands: [demand],
+      charges: [charge],
       grows,
       held: [],
       answered: false,
@@ -214,7 +214,7 @@ class NodeLedger implements Ledger, ReservationNode {
     });
   }
 
-  async #wait(tenant: TenantContext, workspaceId: string, demands: readonly LimitCharge[]): Promise<UsageReservation> {
+  async #wait(tenant: TenantContext, workspaceId: string, charges: readonly LimitCharge[]): Promise<UsageReservation> {
     this.#journal ??= await this.#options.journal().catch((error: unknown) => {
       throw unrecordable(error);
     });
@@ -223,7 +223,7 @@ class NodeLedger implements Ledger, ReservationNode {
       const waiting: Waiting = {
         tenant,
         workspaceId,
-        demands,
+        charges,
         grows: null,
         held: [],
         answered: false,
@@ -241,7 +241,7 @@ class NodeLedger implements Ledger, ReservationNode {
         this.#without(waiting, 'the store could not be reached a moment ago');
         return;
       }
-      if (demands.every(({ terms }) => terms.onOutage === 'serve')) {
+      if (charges.every(({ terms }) => terms.onOutage === 'serve')) {
         cancel = this.#options.clock.after(SERVE_MS, () => this.#without(waiting, 'the store is slow'));
       }
       this.#queue(waiting);
@@ -255,7 +255,7 @@ class NodeLedger implements Ledger, ReservationNode {
 
   /** Answers a request that the store cannot be asked about: by leases in memory and by what its limits say of outages. */
   #without(waiting: Waiting, reason: unknown): void {
-    const { tenant, workspaceId, demands, answered } = waiting;
+    const { tenant, workspaceId, charges, answered } = waiting;
     if (answered) return;
     waiting.answered = true;
     this.#letGo(waiting);
@@ -265,21 +265,21 @@ class NodeLedger implements Ledger, ReservationNode {
     }
     const now = this.#options.clock.now();
     const monotonic = this.#options.clock.monotonic();
-    for (const demand of demands) {
-      const local = this.#local(workspaceId, demand.terms);
+    for (const charge of charges) {
+      const local = this.#local(workspaceId, charge.terms);
       // A limit that was used up when the store was last seen still is.
-      if (local.refusal !== null && isFresh(local, demand, now)) {
+      if (local.refusal !== null && isFresh(local, charge, now)) {
         waiting.reject(local.refusal);
         return;
       }
-      if (demand.terms.onOutage !== 'serve' && !covers(local, demand, now, monotonic)) {
+      if (charge.terms.onOutage !== 'serve' && !covers(local, charge, now, monotonic)) {
         waiting.reject(unreachable(reason));
         return;
       }
     }
-    const parts = demands.map((demand) => {
-      const local = this.#local(workspaceId, demand.terms);
-      return covers(local, demand, now, monotonic) ? takeFrom(local, demand) : servedPart(local, demand, now);
+    const parts = charges.map((charge) => {
+      const local = this.#local(workspaceId, charge.terms);
+      return covers(local, charge, now, monotonic) ? takeFrom(local, charge) : servedPart(local, charge, now);
     });
     waiting.resolve(new NodeUsageReservation(this, tenant, workspaceId, parts));
   }
@@ -320,15 +320,15 @@ class NodeLedger implements Ledger, ReservationNode {
    * it waited, or the other limits of a request of which one is busy. The store is asked for the rest only.
    */
   #fromMemory(waiting: Waiting): readonly LimitCharge[] {
-    const { tenant, workspaceId, demands, grows, held } = waiting;
-    if (grows !== null) return demands;
+    const { tenant, workspaceId, charges, grows, held } = waiting;
+    if (grows !== null) return charges;
     const now = this.#options.clock.now();
     const monotonic = this.#options.clock.monotonic();
-    for (const [i, demand] of demands.entries()) {
-      const local = this.#local(workspaceId, demand.terms);
-      if (held[i] === undefined && covers(local, demand, now, monotonic)) held[i] = takeFrom(local, demand);
+    for (const [i, charge] of charges.entries()) {
+      const local = this.#local(workspaceId, charge.terms);
+      if (held[i] === undefined && covers(local, charge, now, monotonic)) held[i] = takeFrom(local, charge);
     }
-    const rest = demands.filter((_, i) => held[i] === undefined);
+    const rest = charges.filter((_, i) => held[i] === undefined);
     if (rest.length === 0) {
       waiting.answered = true;
       waiting.resolve(
@@ -360,14 +360,14 @@ class NodeLedger implements Ledger, ReservationNode {
     const { tables, clock, node } = this.#options;
     const asked = clock.monotonic();
     const batch = waiters.flatMap((waiting) => {
-      const demands = this.#fromMemory(waiting);
-      return demands.length === 0 ? [] : [{ waiting, demands, grows: waiting.grows }];
+      const charges = this.#fromMemory(waiting);
+      return charges.length === 0 ? [] : [{ waiting, charges, grows: waiting.grows }];
     });
     if (batch.length === 0) return;
     // The unspent part here goes back first: at the limit it is the last that can be had.
     const involved = new Map<string, BucketRequest>();
-    for (const { demands } of batch) {
-      for (const { terms } of demands) {
+    for (const { charges } of batch) {
+      for (const { terms } of charges) {
         const local = this.#local(workspaceId, terms);
         const known = involved.get(local.key);
         if (known !== undefined) {
@@ -424,13 +424,13 @@ class NodeLedger implements Ledger, ReservationNode {
     }
     const patient: Waiting[] = [];
     let forOthers = false;
-    for (const [i, { waiting, demands }] of batch.entries()) {
+    for (const [i, { waiting, charges }] of batch.entries()) {
       const taken = granted.taken[i];
       if (taken !== undefined && this.#mayComeBack(waiting, taken)) {
         this.#letGo(waiting);
         patient.push(waiting);
         forOthers ||= taken.byOthers;
-      } else this.#answer(waiting, demands, granted.answers[i], granted.seen[i]);
+      } else this.#answer(waiting, charges, granted.answers[i], granted.seen[i]);
     }
     if (patient.length > 0) this.#track(this.#askAgain(patient, forOthers));
   }
@@ -480,14 +480,14 @@ class NodeLedger implements Ledger, ReservationNode {
     this.#running.add(running);
   }
 
-  /** @param asked of its demands those that the store was asked about, with their answers in this order */
+  /** @param asked of its charges those that the store was asked about, with their answers in this order */
   #answer(
     waiting: Waiting,
     asked: readonly LimitCharge[],
     answer: SluiceError | readonly number[] | undefined,
     seen: readonly number[] = [],
   ): void {
-    const { tenant, workspaceId, demands, grows, held } = waiting;
+    const { tenant, workspaceId, charges, grows, held } = waiting;
     if (grows !== null) {
       const { part, hold } = grows;
       part.growing = false;
@@ -508,20 +508,20 @@ class NodeLedger implements Ledger, ReservationNode {
       return;
     }
     const granted = new Map<LimitCharge, LeaseShare>();
-    for (const [i, demand] of asked.entries()) {
-      const local = this.#local(workspaceId, demand.terms);
+    for (const [i, charge] of asked.entries()) {
+      const local = this.#local(workspaceId, charge.terms);
       const amount = answer[i] ?? 0;
       // A request that was served without them leaves its part to the others.
       if (waiting.answered) local.available += amount;
       else {
         local.holders += 1;
-        granted.set(demand, partOf(local, demand, amount));
+        granted.set(charge, partOf(local, charge, amount));
       }
     }
     if (waiting.answered) return;
     waiting.answered = true;
-    const parts = demands.flatMap((demand, i) => held[i] ?? granted.get(demand) ?? []);
-    const before = demands.map((demand) => seen[asked.indexOf(demand)]);
+    const parts = charges.flatMap((charge, i) => held[i] ?? granted.get(charge) ?? []);
+    const before = charges.map((charge) => seen[asked.indexOf(charge)]);
     waiting.resolve(new NodeUsageReservation(this, tenant, workspaceId, parts, before));
   }
 

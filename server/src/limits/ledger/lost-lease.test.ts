@@ -53,11 +53,11 @@ async function world() {
   };
   return { clock, tables, node, close, answered: () => answered };
 }
-const reserve = ({ ledger }: LedgerNode, ...demands: [terms: LimitSpec, amount: number][]) =>
+const reserve = ({ ledger }: LedgerNode, ...charges: [terms: LimitSpec, amount: number][]) =>
   ledger.reserve(
     systemTenant(ORGANISATION, WORKSPACE),
     WORKSPACE,
-    demands.map(([terms, amount]) => ({ terms, amount, bounded: true })),
+    charges.map(([terms, amount]) => ({ terms, amount, bounded: true })),
   );
 
 it('what comes free of yesterday’s lease while the store grants one of today is not given away again', async () => {

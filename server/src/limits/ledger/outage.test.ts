@@ -47,8 +47,8 @@ function fragile(tables: Tables) {
   return { tables: guarded, state };
 }
 
-const hold = (node: LedgerNode, demands: readonly LimitCharge[]): UsageReservation | Promise<UsageReservation> =>
-  node.ledger.reserve(systemTenant(ORGANISATION, WORKSPACE), WORKSPACE, demands);
+const hold = (node: LedgerNode, charges: readonly LimitCharge[]): UsageReservation | Promise<UsageReservation> =>
+  node.ledger.reserve(systemTenant(ORGANISATION, WORKSPACE), WORKSPACE, charges);
 const end = (held: UsageReservation, used: ActualUse) => new Promise<void>((resolve) => held.settle(used, resolve));
 const used = (tokens: number): ActualUse => ({ ...NOTHING, tokens, requests: 1 });
 

@@ -11,12 +11,12 @@ export function admits(committed: number, limit: number): boolean {
 
 /** What a request that is admitted by the store reserves. One that may use more is alone in the last hundredth of a limit. */
 export function grantOf(
-  demand: { readonly amount: number; readonly bounded: boolean },
+  charge: { readonly amount: number; readonly bounded: boolean },
   limit: number,
   committed: number,
 ): number {
   const left = limit - committed;
-  return !demand.bounded && left <= limit / 100 ? Math.max(demand.amount, left) : demand.amount;
+  return !charge.bounded && left <= limit / 100 ? Math.max(charge.amount, left) : charge.amount;
 }
 
 /** The picodollars beside what a request used: they never make it less than nothing, so sums in any order agree. */

@@ -49,11 +49,11 @@ export interface UsageReservation {
    */
   grow(total: { readonly cost: number; readonly tokens: number }): void;
   /**
-   * What was used and reserved under each demand when the store granted it: undefined for one where a lease sufficed, null
+   * What was used and reserved under each charge when the store granted it: undefined for one where a lease sufficed, null
    * when it did for all.
    */
   readonly seen: readonly (number | undefined)[] | null;
-  /** One for each demand, as of now. */
+  /** One for each charge, as of now. */
   readonly states: readonly UsageLimitState[];
   /** Once; later calls do nothing. `done` runs when the process may be killed without losing it. */
   settle(used: ActualUse, done: () => void): void;
@@ -120,7 +120,7 @@ export function newLocalBucket(key: string): LocalBucket {
 
 /** What a request holds under one limit. */
 export interface LeaseShare {
-  readonly demand: LimitCharge;
+  readonly charge: LimitCharge;
   readonly local: LocalBucket;
   readonly lease: string;
   readonly bucket: string;
@@ -165,7 +165,7 @@ export class NodeUsageReservation implements UsageReservation {
   }
 
   get states(): readonly UsageLimitState[] {
-    return this.#parts.map(({ demand: { terms }, local, amount, ended }) => ({
+    return this.#parts.map(({ charge: { terms }, local, amount, ended }) => ({
       terms,
       left: Math.max(0, local.open + local.available + (ended || terms.type === 'requests' ? 0 : amount)),
       free: Math.max(0, local.open + local.available),
@@ -176,7 +176,7 @@ export class NodeUsageReservation implements UsageReservation {
   grow(total: { readonly cost: number; readonly tokens: number }): void {
     if (this.#settled) return;
     for (const part of this.#parts) {
-      const { type } = part.demand.terms;
+      const { type } = part.charge.terms;
       if (type === 'requests' || part.servedAt > 0) continue;
       const wanted = Math.ceil(type === 'cost' ? total.cost : total.tokens);
       if (!(wanted > part.wanted && wanted > part.amount)) continue;

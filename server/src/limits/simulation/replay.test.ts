@@ -163,10 +163,10 @@ describe('a replay decides as it was decided', () => {
               const time = clock.now();
               records.push(recordOf(n, time, step.user, 0, limits));
               try {
-                const demands = terms.map((one) =>
+                const charges = terms.map((one) =>
                   type === 'requests' ? { terms: one, amount: 1, bounded: true } : { terms: one, amount, bounded },
                 );
-                const settle = await node.reserve(demands);
+                const settle = await node.reserve(charges);
                 running.push({
                   async end(value) {
                     const used = { cost: value, carry: 0, tokens: value, requests: 1, unpriced: 0 };

@@ -97,7 +97,7 @@ export function usageEngine(
     admit(event, terms) {
       const bucket = bucketOf(terms, event.at);
       const { bounded } = event.estimate;
-      const demand = { amount: amountIn(type, event.estimate, 1), bounded: bounded || type === 'requests' };
+      const charge = { amount: amountIn(type, event.estimate, 1), bounded: bounded || type === 'requests' };
       const was = committedOf(bucket.real);
       const own = refusedBy(event, policy.id);
       const known = own ? event.refused?.committed : event.committed?.[policy.id];
@@ -107,9 +107,9 @@ export function usageEngine(
       const unpriced = event.used.unpriced > 0 || (event.refused !== null && event.refused.committed === undefined);
       const denied = type === 'cost' && terms.unpriced === 'deny' && unpriced;
       const admitted = !denied && admits(committed, terms.limit);
-      const mine = admitted ? grantOf(demand, terms.limit, committed) : null;
+      const mine = admitted ? grantOf(charge, terms.limit, committed) : null;
       // By the same counts as `mine`: what the two hold differs only where they decide otherwise.
-      const real = former === null || own ? null : grantOf(demand, former.limit, seen ?? was);
+      const real = former === null || own ? null : grantOf(charge, former.limit, seen ?? was);
       bucket.mine.reserved += mine ?? 0;
       bucket.real.reserved += real ?? 0;
       return { admitted, used: Math.max(0, bucket.mine.used), held: { bucket, window: bucket.window, mine, real } };

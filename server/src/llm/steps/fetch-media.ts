@@ -30,7 +30,7 @@ const UNREAD = 'data:image/png;base64,AAAA';
 export function fetchMedia(
   x: Uses<
     'attempt' | 'bodyHeld' | 'cancel' | 'clientGone' | 'request',
-    'bodies' | 'clock' | 'fetcher' | 'guard' | 'large'
+    'bodies' | 'clock' | 'fetcher' | 'egress' | 'large'
   >,
 ): void | Promise<void> {
   const target = x.attempt.requireTarget();
@@ -42,7 +42,7 @@ export function fetchMedia(
 async function fetchNamed(
   x: Uses<
     'attempt' | 'bodyHeld' | 'cancel' | 'clientGone' | 'request',
-    'bodies' | 'clock' | 'fetcher' | 'guard' | 'large'
+    'bodies' | 'clock' | 'fetcher' | 'egress' | 'large'
   >,
   target: Target,
   inlines: (url: string) => boolean,
@@ -61,7 +61,7 @@ async function fetchNamed(
 }
 
 async function fetchAll(
-  x: Uses<'attempt' | 'bodyHeld' | 'cancel' | 'request', 'bodies' | 'clock' | 'fetcher' | 'guard'>,
+  x: Uses<'attempt' | 'bodyHeld' | 'cancel' | 'request', 'bodies' | 'clock' | 'fetcher' | 'egress'>,
   urls: ReadonlySet<string>,
   media: Map<string, string | readonly Uint8Array[]>,
 ): Promise<void> {
@@ -81,11 +81,11 @@ async function fetchAll(
 }
 
 async function fetched(
-  x: Uses<'attempt' | 'bodyHeld' | 'request', 'bodies' | 'fetcher' | 'guard'>,
+  x: Uses<'attempt' | 'bodyHeld' | 'request', 'bodies' | 'fetcher' | 'egress'>,
   url: string,
   signal: AbortSignal,
 ): Promise<string | readonly Uint8Array[]> {
-  const { trusted } = x.services.guard.check(url, {
+  const { trusted } = x.services.egress.check(url, {
     storedCredential: false,
     kind: 'invalid_request',
     param: 'messages',

@@ -34,7 +34,7 @@ interface Beginning {
  * thread makes the body. Made anew where a stream that broke is continued, which then is part of what is asked.
  */
 export function prepare(
-  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request', 'clock' | 'guard' | 'large'>,
+  x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request', 'clock' | 'egress' | 'large'>,
 ): void | Promise<void> {
   const target = x.attempt.requireTarget();
   const begun = begin(x, target);
@@ -56,7 +56,7 @@ function begin(x: Uses<'attempt' | 'outcome' | 'request', 'clock'>, target: Targ
 }
 
 function complete(
-  x: Uses<'attempt' | 'request', 'guard'>,
+  x: Uses<'attempt' | 'request', 'egress'>,
   target: Target,
   begun: Beginning,
   body: BuiltBody,
@@ -117,14 +117,14 @@ const streamType = ({ framing }: Binding): string =>
 
 /** Where an operation lies that has its own base URL; a custom host of the account stands for all of them. */
 function placeOf(
-  x: Uses<never, 'guard'>,
+  x: Uses<never, 'egress'>,
   target: Target,
   binding: Binding,
   storedCredential: boolean,
 ): Pick<Target, 'origin' | 'prefix'> {
   const base = binding.base?.(target.credentials) ?? null;
   if (base === null || target.elsewhere) return target;
-  const { url } = x.services.guard.check(base, { storedCredential });
+  const { url } = x.services.egress.check(base, { storedCredential });
   return { origin: url.origin, prefix: url.pathname.replace(/\/+$/, '') };
 }
 

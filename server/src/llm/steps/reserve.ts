@@ -58,13 +58,13 @@ export function reserve(x: Used): void | Promise<void> {
   try {
     const estimate = estimateUse(x);
     const prices: Price[] = [];
-    const demands = terms.map((one) => demandOf(x, one, estimate, prices));
+    const charges = terms.map((one) => chargeOf(x, one, estimate, prices));
     x.limits.facts.estimate = {
       cost: estimatedCost(estimate, prices[0] ?? estimate.price),
       tokens: estimate.input + estimate.output,
       bounded: estimate.bounded,
     };
-    const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
+    const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, charges);
     x.limits.reserved = { estimate, prices };
     if (held instanceof Promise) {
       return held.then(
@@ -122,21 +122,21 @@ export function reserveTarget(x: Used): void | Promise<void> {
   if (x.request.dryRun || (terms.length === 0 && x.limits.usageReservation === null)) return;
   const estimate = estimateUse(x);
   const prices: Price[] = [];
-  const demands = terms.map((one) => demandOf(x, one, estimate, prices));
+  const charges = terms.map((one) => chargeOf(x, one, estimate, prices));
   // Whether they serve this model at all is asked again for each target.
   if (x.limits.usageReservation !== null)
-    for (const { terms: one } of x.limits.usageReservation.states) demandOf(x, one, estimate, prices);
+    for (const { terms: one } of x.limits.usageReservation.states) chargeOf(x, one, estimate, prices);
   x.limits.reserved = { estimate, prices };
   x.limits.facts ??= {};
   x.limits.facts.usage_at ??= orderingTimestamp(x.services.storeClock.now());
   expectUse(x, estimate);
-  if (demands.length === 0) return;
+  if (charges.length === 0) return;
   const taken = (error: unknown): never => {
     if (error instanceof UsageRefused) x.limits.exhausted = error.state;
     throw error;
   };
   try {
-    const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
+    const held = x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, charges);
     if (held instanceof Promise)
       return held.then((hold) => {
         targetLimits.usageReservation = hold;
@@ -162,9 +162,9 @@ export function reserveAnother(x: Used): UsageReservation | null | false | Promi
   if (asked.length === 0) return null;
   const estimate = estimateUse(x);
   const prices: Price[] = [];
-  const demands = asked.map(({ terms }) => demandOf(x, terms, estimate, prices));
-  if (demands.some(({ amount }, i) => amount > (asked[i]?.free ?? 0))) return false;
-  return x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands);
+  const charges = asked.map(({ terms }) => chargeOf(x, terms, estimate, prices));
+  if (charges.some(({ amount }, i) => amount > (asked[i]?.free ?? 0))) return false;
+  return x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, charges);
 }
 
 function keep(limits: LlmLimits, hold: UsageReservation, terms: readonly LimitSpec[]): void {
@@ -186,7 +186,7 @@ function refuse(limits: LlmLimits, error: unknown): never {
 }
 
 /** What one limit is asked for. `prices` gains the price its cost was computed by. */
-function demandOf(
+function chargeOf(
   x: Uses<'attempt' | 'limits' | 'request' | 'execution', 'unpriced'>,
   terms: LimitSpec,
   estimate: Estimate,

@@ -33,7 +33,7 @@ const MAX_PLANS = 1000;
 export function resolve(
   x: HeadUses<
     'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
-    'clock' | 'guard' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
+    'clock' | 'egress' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
   >,
 ): void | Promise<void> {
   const {
@@ -46,7 +46,7 @@ export function resolve(
 function plan(
   x: HeadUses<
     'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
-    'clock' | 'guard' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
+    'clock' | 'egress' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
   >,
   snapshot: WorkspaceSnapshot,
 ): void | Promise<void> {
@@ -199,7 +199,7 @@ function storedConfig(snapshot: WorkspaceSnapshot, reference: string, ofKey: boo
   return found;
 }
 
-function inlineConfig(x: Uses<never, 'guard'>, text: string): Config {
+function inlineConfig(x: Uses<never, 'egress'>, text: string): Config {
   let value: unknown;
   try {
     value = parseJson(text);
@@ -209,7 +209,7 @@ function inlineConfig(x: Uses<never, 'guard'>, text: string): Config {
       'x-gateway-config is not valid JSON; send the slug of a saved config or a JSON object.',
     );
   }
-  const parsed = parseConfig(value, { checkHost: (url) => hostFault(x.services.guard, url) });
+  const parsed = parseConfig(value, { checkHost: (url) => hostFault(x.services.egress, url) });
   if (!parsed.ok) {
     // Official clients show the message only.
     const issues = parsed.issues.map(({ path, message }) => ({ path: shownPath(path), message }));

@@ -29,7 +29,7 @@ import { give } from './dispatch.ts';
 export async function choose(
   x: Uses<
     'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
-    'breakers' | 'cache' | 'clock' | 'guard' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
+    'breakers' | 'cache' | 'clock' | 'egress' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
   >,
 ): Promise<void> {
   const plan = x.request.plan?.route;
@@ -62,7 +62,7 @@ export async function route(x: Exchange, runTarget: RunTarget): Promise<void> {
 
 /** A promise only while a target is found that was not called before. */
 function targetOf(
-  x: Uses<'outcome' | 'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
+  x: Uses<'outcome' | 'request', 'clock' | 'egress' | 'paths' | 'timeouts'>,
   execution: RouteExecution,
   plan: RoutePlan,
   leaf: Leaf,
@@ -87,7 +87,7 @@ function atTarget(outcome: LlmOutcome, leaf: Leaf, error: SluiceError): SluiceEr
 }
 
 async function foundTarget(
-  x: Uses<'outcome' | 'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
+  x: Uses<'outcome' | 'request', 'clock' | 'egress' | 'paths' | 'timeouts'>,
   execution: RouteExecution,
   plan: RoutePlan,
   leaf: Leaf,
@@ -182,7 +182,7 @@ function featuresOf(
 export async function checkTargets(
   x: Uses<
     'attempt' | 'outcome' | 'request' | 'execution',
-    'breakers' | 'cache' | 'clock' | 'guard' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
+    'breakers' | 'cache' | 'clock' | 'egress' | 'log' | 'notes' | 'paths' | 'random' | 'timeouts'
   >,
 ): Promise<void> {
   const plan = x.request.plan?.route;

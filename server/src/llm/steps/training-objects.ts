@@ -97,7 +97,7 @@ function openUpload(x: Uses<'outcome' | 'request', 'clock'>): Readable | null {
 }
 
 function callOf(
-  x: Uses<'attempt' | 'guard' | 'outcome' | 'request', 'clock' | 'guard' | 'paths' | 'timeouts'>,
+  x: Uses<'attempt' | 'guard' | 'outcome' | 'request', 'clock' | 'egress' | 'paths' | 'timeouts'>,
   upload: Readable | null,
   signal: AbortSignal,
   budgets: ObjectBudgets,
@@ -192,8 +192,8 @@ class ObjectBudgets {
     });
     const fresh = terms.filter((one) => !this.#reserved.some((other) => isSame(one, other)));
     if (fresh.length > 0 && !x.request.dryRun) {
-      const demands = fresh.map((one) => ({ terms: one, amount: one.type === 'requests' ? 1 : 0, bounded: true }));
-      this.#holds.push(await x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, demands));
+      const charges = fresh.map((one) => ({ terms: one, amount: one.type === 'requests' ? 1 : 0, bounded: true }));
+      this.#holds.push(await x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, charges));
     }
     return { terms: terms.map((one) => this.#ruled(one, account)), metadata };
   }

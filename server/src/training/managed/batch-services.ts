@@ -31,7 +31,7 @@ export interface BatchServices
     | 'log'
     | 'maxBatchBytes'
     | 'runtime'
-    | 'guard'
+    | 'egress'
     | 'fetcher'
     | 'tokens'
     | 'local'

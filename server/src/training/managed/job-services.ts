@@ -10,7 +10,7 @@ import { digest, type JobRow, requestOf } from './job-row.ts';
 /** What running jobs needs; `TrainingServices` fits. */
 export type JobServices = Pick<
   TrainingServices,
-  'tables' | 'blobs' | 'scratch' | 'clock' | 'log' | 'runtime' | 'guard' | 'fetcher' | 'tokens' | 'local' | 'pricer'
+  'tables' | 'blobs' | 'scratch' | 'clock' | 'log' | 'runtime' | 'egress' | 'fetcher' | 'tokens' | 'local' | 'pricer'
 >;
 
 export interface JobSettings {

@@ -27,7 +27,7 @@ import { BatchMeter, jobUse, NOTHING_USED, type ObjectUse, type Priced, unknownU
 
 export type UsageServices = Pick<
   TrainingServices,
-  'tables' | 'clock' | 'log' | 'runtime' | 'guard' | 'fetcher' | 'tokens' | 'local' | 'pricer' | 'recordOnce'
+  'tables' | 'clock' | 'log' | 'runtime' | 'egress' | 'fetcher' | 'tokens' | 'local' | 'pricer' | 'recordOnce'
 >;
 
 /** A row that a worker holds, as the scheduler gives it (`jobs/claim.ts`). */
