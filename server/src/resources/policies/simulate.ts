@@ -24,7 +24,7 @@ import {
 type PolicyTable = 'rate_policies' | 'usage_policies';
 
 /** The policy that is tried. */
-export interface Tried<T extends PolicyTable> {
+export interface SimulationInput<T extends PolicyTable> {
   readonly policy: Row<T>;
   /** The policy in force that `policy_id` names. */
   readonly active: Row<T> | null;
@@ -53,7 +53,7 @@ export interface SimulatedKind<T extends PolicyTable, C, U, M, H> {
   readonly created: (call: Call<unknown, unknown, C>) => Promise<{ readonly row: Row<T> }>;
   /** The row of a policy with changes, as if made at `from`. */
   readonly changed: (changes: U, active: Row<T>, from: number) => Row<T>;
-  readonly counting: (tx: TenantTx, tried: Tried<T>) => Counting<M, H> | Promise<Counting<M, H>>;
+  readonly counting: (tx: TenantTx, input: SimulationInput<T>) => Counting<M, H> | Promise<Counting<M, H>>;
 }
 
 /** The action that tries policies of one kind on stored requests. */

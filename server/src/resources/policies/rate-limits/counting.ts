@@ -4,10 +4,10 @@ import type { PolicyPlace } from '../../../limits/policies/conditions.ts';
 import { ratesEngine } from '../../../limits/simulation/rates.ts';
 import type { SimulationSource } from '../../../limits/simulation/simulation-runner.ts';
 import type { TenantTx } from '../../../store/ports.ts';
-import type { Tried } from '../simulate.ts';
+import type { SimulationInput } from '../simulate.ts';
 import { historyReasons } from '../simulation.ts';
 
-export function rateCounting(_tx: TenantTx, { policy, active, asItIs, range }: Tried<'rate_policies'>) {
+export function rateCounting(_tx: TenantTx, { policy, active, asItIs, range }: SimulationInput<'rate_policies'>) {
   const { start } = windowOf(policy.unit, range.from);
   const younger = active !== null && asItIs && active.created_at > start;
   const countedFrom = younger ? Math.min(active.created_at, range.from) : start;

@@ -5,7 +5,7 @@ import { usageEngine } from '../../../limits/simulation/usage.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { toIso } from '../../body-fields.ts';
-import type { Tried } from '../simulate.ts';
+import type { SimulationInput } from '../simulate.ts';
 import { historyReasons, MAX_DAYS, type Range, type Reason } from '../simulation.ts';
 
 type PolicyRow = Row<'usage_policies'>;
@@ -64,7 +64,7 @@ async function reasonsOf(
   return reasons;
 }
 
-export async function usageCounting(tx: TenantTx, { policy, active, range, now }: Tried<'usage_policies'>) {
+export async function usageCounting(tx: TenantTx, { policy, active, range, now }: SimulationInput<'usage_policies'>) {
   const began = active === null ? range.from : Math.max(active.created_at, turnBefore(active, range.from) ?? 0);
   const countedFrom = Math.max(Math.min(began, range.from), range.to - MAX_DAYS * DAY);
   const sameTurns = active !== null && policy.next_usage_reset_at === active.next_usage_reset_at;
