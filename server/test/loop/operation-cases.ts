@@ -18,13 +18,14 @@ const FORM = { 'content-type': 'multipart/form-data; boundary=B' };
 /** A text that a model is asked about, in the fields of `CALLS`. */
 const ASKED = /"(?:Hello|A cat)"/;
 /** Values as heavy as may be parsed, and far more. */
-const VALUES = [0.2 * MB, BODY];
+const VALUES = [0.12 * MB, 0.2 * MB, BODY];
 
 /** The fields with something large in them. */
 function jsonBodies(fields: Readonly<Record<string, unknown>>): Body[] {
   const text = JSON.stringify(fields);
   const withMember = (member: string) => `${text.slice(0, -1)}${text === '{}' ? '' : ','}${member}}`;
   return [
+    ['a member of 0.12 MB', () => withMember(`"x":"${fill('a', 0.12 * MB)}"`)],
     ['a member of 31 MB', () => withMember(`"x":"${fill('a', BODY)}"`)],
     ...VALUES.map(
       (bytes): Body => [`${bytes / MB} MB of empty lists`, () => withMember(`"x":[${fill('[],', bytes)}[]]`)],

@@ -40,12 +40,15 @@ export interface LoopServer {
   readonly admin: string;
   readonly workspace: string;
   readonly upstream: FakeUpstream;
-  /** Milliseconds of CPU of the longest turn that the case causes, and the status it got. */
+  /** Milliseconds of CPU of the longest turn that the case causes, and the status it got; 0 where the body was refused midway. */
   longestTurn(one: LoopCase, run?: number): Promise<{ readonly ms: number; readonly status: number }>;
   /** The least of several runs: noise only adds. Ends with the first below `bar`, after eight at the latest. */
   measured(one: LoopCase, bar: number, runs?: number): Promise<number>;
   stop(): Promise<void>;
 }
+
+/** The answer; null where the server has refused the body and closed the connection before all of it was sent. */
+const sent = (url: string, init: RequestInit): Promise<Response | null> => fetch(url, init).catch(() => null);
 
 export async function startLoopServer(): Promise<LoopServer> {
   const upstream = await startUpstream((_request, response) => {
@@ -75,7 +78,7 @@ export async function startLoopServer(): Promise<LoopServer> {
       response.end();
     };
     await told('watch');
-    const given = await fetch(`${url}/v1${path}`, {
+    const given = await sent(`${url}/v1${path}`, {
       method,
       headers: {
         'x-gateway-api-key': one.key ?? key ?? '',
@@ -86,14 +89,14 @@ export async function startLoopServer(): Promise<LoopServer> {
       ...(method === 'GET' ? {} : { body: typeof body === 'function' ? body(run) : body }),
     });
     try {
-      for await (const _ of given.body ?? []) {
+      for await (const _ of given?.body ?? []) {
         // Read to its end, or to where it is cut.
       }
     } catch {
       // A cut is an answer too.
     }
     upstream.received.length = 0;
-    return { ms: (await told('tell')).longest ?? 0, status: given.status };
+    return { ms: (await told('tell')).longest ?? 0, status: given?.status ?? 0 };
   };
   return {
     url: url ?? '',

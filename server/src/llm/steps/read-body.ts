@@ -27,6 +27,12 @@ const SOUGHT = [EXTRA, BASE64];
 /** The longest names in use are ARNs. Names are remembered and recorded, so they must have a bound. */
 const MAX_MODEL = 2048;
 
+/**
+ * Largest body that creates a batch or a job, or ends one: settings, of a few KB. It is parsed and written again in the event loop,
+ * which 31 MB would hold for 200 ms.
+ */
+const MAX_JOB_BYTES = 128 * 1024;
+
 /** Reads the bounded body and finds `model` and `stream` in its bytes. */
 export function readRequestBody(
   x: HeadUses<
@@ -57,7 +63,7 @@ export function readRequestBody(
   // The console's own page has read its body already.
   if (x.request.body.bytes.length > 0) return afterwards(scanBody(x), parsed);
   return readBody(request, {
-    limit: services.maxBodyBytes,
+    limit: operation.family === 'job' ? Math.min(MAX_JOB_BYTES, services.maxBodyBytes) : services.maxBodyBytes,
     clock: services.clock,
     budget: services.bodies,
     holder: x.request.organisationId,
