@@ -10,7 +10,7 @@ import { matchesPattern, patternCost, patternProblem, patternSize } from '../ker
 /** About 5 000 objects of a list, in less than 20 ms. */
 const MAX_STEPS = 20_000;
 const MAX_DEPTH = 200;
-const MAX_NODES = 10_000;
+const MAX_NODES = 5_000;
 /** Of all patterns of a schema (`patternCost`), about 10 ms. Other requests wait while they are compiled. */
 const MAX_PATTERN_COST = 3_000;
 

@@ -154,7 +154,7 @@ const ADMIN: readonly (readonly [
       guardrail(id, [
         {
           id: 'default.jsonSchema',
-          parameters: { schema: { anyOf: times(9_000, (i) => ({ type: 'string', maxLength: i })) } },
+          parameters: { schema: { anyOf: times(4_900, (i) => ({ type: 'string', maxLength: i })) } },
         },
       ]),
   ],
