@@ -54,6 +54,9 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'deployments',
   'answer_vectors',
   'ledger_positions',
+  'log_files',
+  'log_positions',
+  'log_hours',
   'leases',
 ];
 

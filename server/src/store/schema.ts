@@ -13,6 +13,7 @@ import type {
   UnpricedRule,
   UsageLimit,
 } from './limit-types.ts';
+import { logTables } from './log-tables.ts';
 import { trainingTables } from './training-tables.ts';
 
 export type { Column, Table } from './column.ts';
@@ -577,8 +578,7 @@ export const SCHEMA = {
     created_at: time(),
     expires_at: time(),
   }),
-  /** How far each journal of settled requests has been applied. */
-  ledger_positions: table(['journal'], 'none', { journal: text(), segment: text(), position: int() }),
+  ...logTables,
   /** One leader per job. */
   leases: table(['name'], 'none', { name: text(), holder: text(), expires_at: time() }),
 } as const;

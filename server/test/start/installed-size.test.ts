@@ -49,4 +49,8 @@ it('an installation without development dependencies stays small beside its Node
   const largest = sizes.slice(0, 12).map(([name, size]) => `${name} ${(size / MB).toFixed(1)}`);
   expect(sizes.length).toBeGreaterThan(50);
   expect(sum, `${(sum / MB).toFixed(1)} MB; the largest: ${largest.join(', ')}`).toBeLessThan(MOST_OF_OURS);
+  const engine = Object.keys(packages)
+    .filter((path) => path.startsWith(LOG_ENGINE) && !path.endsWith('-musl'))
+    .reduce((total, path) => total + installedSize(path), 0);
+  expect(engine, `${(engine / MB).toFixed(1)} MB of the log engine`).toBeLessThan(MOST_OF_LOG_ENGINE);
 });

@@ -13,6 +13,7 @@ import { retention } from './0014-retention.ts';
 import { userAddresses } from './0015-user-addresses.ts';
 import { deployments } from './0017-deployments.ts';
 import { feedback } from './0018-feedback.ts';
+import { logFiles } from './0019-log-files.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
@@ -33,6 +34,7 @@ export const MIGRATIONS: readonly Migration[] = [
   userAddresses,
   deployments,
   feedback,
+  logFiles,
 ];
 
 /** The log tables, which may be in another database. Append-only. */

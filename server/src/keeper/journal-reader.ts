@@ -1,0 +1,139 @@
+/** Reads the segments of a journal that another process writes: whole lines only, each checked against its checksum. */
+import { type FileHandle, open, readdir, readFile, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errorCode } from '../store/disk/files.ts';
+import { copyRecord } from '../store/disk/journal-line.ts';
+import type { LogPosition } from './catalog.ts';
+
+const SEGMENT = /^\d{12}\.journal$/;
+const CHUNK = 4 << 20;
+const LINE_FEED = 0x0a;
+
+export interface JournalChunk {
+  /** JSON texts, each with its line feed. */
+  readonly lines: Buffer;
+  readonly records: number;
+  /** Lines that are not what was written. */
+  readonly damaged: number;
+}
+
+/** A lone half of a surrogate pair, which JSON of JavaScript writes as an escape and other readers refuse. */
+const HALF = Buffer.from('\\ud', 'latin1');
+const HALF_UPPER = Buffer.from('\\uD', 'latin1');
+
+export class JournalReader {
+  readonly dir: string;
+  readonly journal: string;
+  #at: LogPosition | null;
+  #buffer = Buffer.allocUnsafeSlow(CHUNK);
+
+  constructor(dir: string, journal: string, at: LogPosition | null) {
+    this.dir = dir;
+    this.journal = journal;
+    this.#at = at;
+  }
+
+  /** Everything before it was read; null before the first byte. */
+  get position(): LogPosition | null {
+    return this.#at;
+  }
+
+  /** The next lines, at most some megabytes; null when all that is written has been read. */
+  async next(): Promise<JournalChunk | null> {
+    // Listed before it is read: a segment with another behind it is not written to any more.
+    const names = await segmentsOf(this.dir);
+    for (;;) {
+      const at = this.#at;
+      const name = at === null ? names[0] : names.find((each) => each >= at.segment);
+      if (name === undefined) return null;
+      const from = at?.segment === name ? at.offset : 0;
+      const chunk = await this.#read(name, from);
+      if (chunk !== null) return chunk;
+      const later = names.find((each) => each > name);
+      if (later === undefined) return null;
+      this.#at = { journal: this.journal, segment: later, offset: 0 };
+    }
+  }
+
+  /** Removes the segments before a place, which are in files by then. */
+  async removeBefore({ segment }: LogPosition): Promise<string[]> {
+    const gone = (await segmentsOf(this.dir)).filter((name) => name < segment);
+    for (const name of gone) {
+      await unlink(join(this.dir, name)).catch((error: unknown) => {
+        if (errorCode(error) !== 'ENOENT') throw error;
+      });
+    }
+    return gone;
+  }
+
+  async #read(name: string, from: number): Promise<JournalChunk | null> {
+    const handle = await open(join(this.dir, name), 'r');
+    try {
+      const bytes = await this.#fill(handle, from);
+      const end = this.#buffer.subarray(0, bytes).lastIndexOf(LINE_FEED) + 1;
+      if (end === 0) return null;
+      const chunk = this.#lines(end);
+      this.#at = { journal: this.journal, segment: name, offset: from + end };
+      return chunk;
+    } finally {
+      await handle.close();
+    }
+  }
+
+  /** Reads a chunk, or the whole of a line that is larger. */
+  async #fill(handle: FileHandle, from: number): Promise<number> {
+    for (;;) {
+      const { bytesRead } = await handle.read(this.#buffer, 0, this.#buffer.length, from);
+      if (bytesRead < this.#buffer.length || this.#buffer.includes(LINE_FEED)) return bytesRead;
+      this.#buffer = Buffer.allocUnsafeSlow(this.#buffer.length * 2);
+    }
+  }
+
+  #lines(end: number): JournalChunk {
+    const lines = Buffer.allocUnsafeSlow(end);
+    let used = 0;
+    let records = 0;
+    let damaged = 0;
+    for (let at = 0; at < end; ) {
+      const feed = this.#buffer.indexOf(LINE_FEED, at);
+      const to = copyRecord(this.#buffer, at, feed, lines, used);
+      if (to < 0) damaged++;
+      else {
+        used = to;
+        records++;
+      }
+      at = feed + 1;
+    }
+    return { lines: wellFormed(lines.subarray(0, used)), records, damaged };
+  }
+}
+
+function wellFormed(lines: Buffer): Buffer {
+  if (!lines.includes(HALF) && !lines.includes(HALF_UPPER)) return lines;
+  const texts = lines.toString('utf8').split('\n');
+  return Buffer.from(
+    texts
+      .map((text) =>
+        /\\ud/i.test(text)
+          ? JSON.stringify(JSON.parse(text), (_, value) => (typeof value === 'string' ? value.toWellFormed() : value))
+          : text,
+      )
+      .join('\n'),
+  );
+}
+
+async function segmentsOf(dir: string): Promise<string[]> {
+  return (await readdir(dir)).filter((name) => SEGMENT.test(name)).sort();
+}
+
+/** The journals below `spool`, those of workers that are no more too: directory by the journal's stable name. */
+export async function journalsIn(spool: string): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  for (const folder of await readdir(spool).catch(() => [])) {
+    if (!/^journal(?:-\d+)?$/.test(folder)) continue;
+    const dir = join(spool, folder);
+    const id = await readFile(join(dir, 'journal-id'), 'utf8').catch(() => '');
+    if (id.trim() !== '') found.set(id.trim(), dir);
+  }
+  return found;
+}

@@ -1,0 +1,217 @@
+/**
+ * The server's side of the log keeper: starts its process when it is first needed, starts it again when it died, and asks
+ * it. Serving requests depends on none of it: without a keeper records wait in the journal, and questions are 503.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Closable } from '../kernel/lifecycle.ts';
+import type { Log } from '../kernel/log.ts';
+import type {
+  LogGroupQuery,
+  LogGroups,
+  LogPage,
+  LogPageQuery,
+  LogRow,
+  LogScope,
+  LogSelection,
+  LogStore,
+} from '../telemetry/log-query.ts';
+import type { LogCatalog, LogPosition } from './catalog.ts';
+import type { KeeperState } from './keeper.ts';
+import { Channel, type KeeperSettings, type Message } from './messages.ts';
+
+export interface LogKeeperOptions extends KeeperSettings {
+  readonly catalog: LogCatalog;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Everything of a journal before this place is in files: its segments are gone. */
+  readonly onKept?: (position: LogPosition) => void;
+}
+
+/** `resting`: not needed. `failing`: it died and is started again. `missing`: its engine does not load on this machine. */
+export type LogKeeperStatus = 'resting' | 'running' | 'failing' | 'missing';
+
+const PROGRAM = fileURLToPath(new URL('./process.ts', import.meta.url));
+const FIRST_BACKOFF_MS = 1_000;
+const MOST_BACKOFF_MS = 30_000;
+const STEADY_MS = 60_000;
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
+
+export class LogKeeper implements LogStore, Closable {
+  readonly #options: LogKeeperOptions;
+  #running: { readonly child: ChildProcess; readonly channel: Channel; readonly ready: Promise<void> } | null = null;
+  #status: LogKeeperStatus = 'resting';
+  #restarts = 0;
+  #failures = 0;
+  #retryAt = 0;
+  #cancelRestart: (() => void) | null = null;
+  #closed = false;
+
+  constructor(options: LogKeeperOptions) {
+    this.#options = options;
+  }
+
+  get status(): LogKeeperStatus {
+    return this.#status;
+  }
+
+  /** How often it died since the start. */
+  get restarts(): number {
+    return this.#restarts;
+  }
+
+  /** Process id; null while it rests. */
+  get pid(): number | null {
+    return this.#running?.child.pid ?? null;
+  }
+
+  /** Starts it where it does not run: there are records for it. */
+  wake(): void {
+    if (this.#running === null && this.#status !== 'missing' && this.#cancelRestart === null && !this.#closed) {
+      this.#start();
+    }
+  }
+
+  async page(selection: LogSelection, query: LogPageQuery): Promise<LogPage> {
+    return (await this.#ask('page', selection, query)) as LogPage;
+  }
+
+  async groups(selection: LogSelection, query: LogGroupQuery): Promise<LogGroups> {
+    return (await this.#ask('groups', selection, query)) as LogGroups;
+  }
+
+  async count(selection: LogSelection, most: number): Promise<number> {
+    return (await this.#ask('count', selection, most)) as number;
+  }
+
+  async find(scope: LogScope, id: string): Promise<LogRow | null> {
+    return (await this.#ask('find', scope, id)) as LogRow | null;
+  }
+
+  /** Resolves when everything that is in the journals now is in files. */
+  async flush(): Promise<void> {
+    await this.#ask('flush');
+  }
+
+  /** Removes files whose records are all from before a time (milliseconds since the epoch); answers how many records. */
+  async forgetBefore(time: number): Promise<number> {
+    return (await this.#ask('forgetBefore', time)) as number;
+  }
+
+  /** Null while it rests: it is not started to be asked how it is. */
+  async state(): Promise<(KeeperState & { readonly rssMb: number }) | null> {
+    if (this.#running === null) return null;
+    return (await this.#ask('state')) as KeeperState & { rssMb: number };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#cancelRestart?.();
+    const child = this.#running?.child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    // It holds no truth: the journals and the list of files do.
+    child.kill('SIGKILL');
+    await gone;
+  }
+
+  async #ask(name: string, ...args: readonly unknown[]): Promise<unknown> {
+    if (this.#closed || this.#status === 'missing') throw away(null);
+    if (this.#running === null) {
+      const wait = this.#retryAt - this.#options.clock.now();
+      if (this.#cancelRestart !== null) throw away(Math.max(1, Math.ceil(wait / 1_000)));
+      this.#start();
+    }
+    const running = this.#running;
+    if (running === null) throw away(1);
+    await running.ready;
+    return running.channel.call(name, ...args);
+  }
+
+  #start(): void {
+    const { catalog, log, onKept, clock: _, ...settings } = this.#options;
+    const child = fork(PROGRAM, [JSON.stringify(settings)], {
+      env: {},
+      execArgv: [],
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    const channel = new Channel(
+      (message) => {
+        if (child.connected) child.send(message, () => undefined);
+      },
+      {
+        load: () => catalog.load(),
+        commit: (change: Parameters<LogCatalog['commit']>[0]) => catalog.commit(change),
+        kept: (position: LogPosition) => onKept?.(position),
+        log: (level: keyof Log, message: string, fields: object) => {
+          if (LEVELS.includes(level)) log[level](message, { ...fields, part: 'log keeper' });
+        },
+      },
+    );
+    let tell: { resolve(): void; reject(error: Error): void } | null = null;
+    const ready = new Promise<void>((resolve, reject) => {
+      tell = { resolve, reject };
+    });
+    ready.catch(() => undefined);
+    child.on('message', (message: Message) => {
+      if (!('ready' in message)) return void channel.receive(message);
+      if (message.ready) {
+        this.#status = 'running';
+        tell?.resolve();
+        return;
+      }
+      this.#status = 'missing';
+      log.warn('logs cannot be asked on this machine because their engine does not load, records stay in the journal', {
+        why: message.why,
+      });
+    });
+    const ended = (code: number | null): void => {
+      if (this.#running?.child !== child) return;
+      this.#running = null;
+      const error = away(this.#status === 'missing' ? null : 1);
+      tell?.reject(error);
+      channel.end(error);
+      if (this.#closed || this.#status === 'missing') return;
+      if (code === 0) this.#rested();
+      else this.#died(code);
+    };
+    child.once('error', () => ended(null));
+    child.once('exit', (code) => ended(code));
+    this.#running = { child, channel, ready };
+    // One that lived for a minute is not the one that dies at once.
+    this.#options.clock.after(STEADY_MS, () => {
+      if (this.#running?.child === child) this.#failures = 0;
+    });
+    this.#unhold(child);
+  }
+
+  /** A server that has nothing else to do may end. */
+  #unhold(child: ChildProcess): void {
+    child.unref();
+    child.channel?.unref();
+  }
+
+  #rested(): void {
+    this.#status = 'resting';
+  }
+
+  #died(code: number | null): void {
+    const { clock, log } = this.#options;
+    this.#restarts++;
+    this.#status = 'failing';
+    const wait = Math.min(FIRST_BACKOFF_MS * 2 ** this.#failures++, MOST_BACKOFF_MS);
+    this.#retryAt = clock.now() + wait;
+    log.warn('the log keeper died and is started again', { code, wait_ms: wait });
+    this.#cancelRestart = clock.after(wait, () => {
+      this.#cancelRestart = null;
+      if (!this.#closed) this.#start();
+    });
+  }
+}
+
+function away(retryAfter: number | null): SluiceError {
+  return new SluiceError('unavailable', 'The logs cannot be read right now. Try again later.', { retryAfter });
+}

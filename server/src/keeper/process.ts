@@ -1,0 +1,123 @@
+/** The process of the log keeper. It is started by the server (`log-keeper.ts`) and ends with it. */
+import { setPriority } from 'node:os';
+import { systemClock } from '../kernel/clock.ts';
+import { uuidv7 } from '../kernel/id.ts';
+import type { Log } from '../kernel/log.ts';
+import type { LogCatalogState } from './catalog.ts';
+import { type Engine, openEngine } from './engine.ts';
+import { Keeper } from './keeper.ts';
+import { Channel, type KeeperSettings, type Message } from './messages.ts';
+import { LogQueries } from './queries.ts';
+
+const TICK_MS = 5_000;
+const REST_MS = 600_000;
+const MOST_RSS_MB = 700;
+const MOST_FAILURES = 3;
+const LOW_PRIORITY = 10;
+const clock = systemClock;
+
+function send(message: Message): void {
+  if (process.connected) process.send?.(message);
+}
+
+function end(code: number): never {
+  if (process.connected) process.disconnect();
+  process.exit(code);
+}
+
+async function main(): Promise<void> {
+  process.once('disconnect', () => process.exit(0));
+  // A signal to the terminal's group is for the server, which ends this process in its time.
+  process.on('SIGINT', () => undefined);
+  process.on('SIGTERM', () => undefined);
+  try {
+    setPriority(LOW_PRIORITY);
+  } catch {
+    // Some containers refuse it; the keeper works all the same.
+  }
+  const settings = JSON.parse(process.argv[2] ?? '{}') as KeeperSettings;
+  const { dir, spool, memoryMb, threads, tickMs = TICK_MS, restMs = REST_MS, mostRssMb = MOST_RSS_MB } = settings;
+  let engine: Engine;
+  try {
+    engine = await openEngine({ memory: `${memoryMb}MB`, threads, temporary: `${dir}/spill` });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    process.send?.({ ready: false, why }, () => end(0));
+    return;
+  }
+  let lastUse = clock.now();
+  const used = <A extends unknown[], T>(run: (...args: A) => T) => {
+    return (...args: A): T => {
+      lastUse = clock.now();
+      return run(...args);
+    };
+  };
+  const answers: Record<string, (...args: never[]) => unknown> = {};
+  const channel = new Channel(send, answers);
+  const tell = (level: keyof Log) => (message: string, fields?: object) => {
+    const error = fields !== undefined && 'error' in fields ? { error: String(fields.error) } : {};
+    void channel.call('log', level, message, { ...fields, ...error }).catch(() => undefined);
+  };
+  const log = { debug: tell('debug'), info: tell('info'), warn: tell('warn'), error: tell('error') } as Log;
+  process.on('message', (message: Message) => void channel.receive(message));
+  const { flushRecords, flushBytes, flushMs } = settings;
+  const keeper = await Keeper.open({
+    dir,
+    spool,
+    engine,
+    clock,
+    log,
+    newId: () => uuidv7(clock),
+    catalog: {
+      load: () => channel.call('load') as Promise<LogCatalogState>,
+      commit: async (change) => void (await channel.call('commit', change)),
+    },
+    onKept: (position) => void channel.call('kept', position).catch(() => undefined),
+    ...(flushRecords === undefined ? {} : { flushRecords }),
+    ...(flushBytes === undefined ? {} : { flushBytes }),
+    ...(flushMs === undefined ? {} : { flushMs }),
+  });
+  const queries = new LogQueries({
+    connect: () => engine.connect(),
+    pin: (from, to) => keeper.pin(from, to),
+    damaged: () => keeper.findDamaged(),
+    clock,
+    log,
+  });
+  const rssMb = () => Math.round(process.memoryUsage().rss / 1_048_576);
+  Object.assign(answers, {
+    page: used(queries.page.bind(queries)),
+    groups: used(queries.groups.bind(queries)),
+    count: used(queries.count.bind(queries)),
+    find: used(queries.find.bind(queries)),
+    flush: used(() => keeper.flush()),
+    forgetBefore: used((time: number) => keeper.forgetBefore(time)),
+    state: () => ({ ...keeper.state, rssMb: rssMb() }),
+  });
+  send({ ready: true, why: '' });
+
+  let failures = 0;
+  for (;;) {
+    await new Promise<void>((resolve) => {
+      clock.after(tickMs, resolve);
+    });
+    try {
+      if (await keeper.tick()) lastUse = clock.now();
+      failures = 0;
+    } catch (error) {
+      failures++;
+      log.warn('the log keeper could not write, records stay in the journal', { error });
+      // Another keeper may have been here: the list is read again by the next one.
+      if (failures >= MOST_FAILURES) end(1);
+    }
+    if (queries.running > 0) continue;
+    const idle = keeper.state.tail === 0 && clock.now() - lastUse >= restMs;
+    if (idle || rssMb() > mostRssMb) end(0);
+  }
+}
+
+// The channel keeps the process alive between two ticks.
+await main().catch((error: unknown) => {
+  process.stderr.write(`the log keeper ended: ${String(error)}\n`);
+  end(1);
+});

@@ -1,0 +1,302 @@
+/** Answers questions of `telemetry/log-query.ts` over the files and tables that the keeper holds. */
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Log } from '../kernel/log.ts';
+import { LOG_COLUMNS } from '../telemetry/log-columns.ts';
+import type {
+  LogCoverage,
+  LogGroup,
+  LogGroupQuery,
+  LogGroups,
+  LogPage,
+  LogPageQuery,
+  LogRow,
+  LogScope,
+  LogSelection,
+  LogStore,
+  LogValue,
+} from '../telemetry/log-query.ts';
+import { type Connection, literal, NO_ROWS, rowsOf, rowWith } from './engine.ts';
+import { countStatement, findStatement, groupsStatement, PROOF, pageStatement } from './log-sql.ts';
+
+export interface PinnedFile {
+  readonly path: string;
+  /** Milliseconds since the epoch; both belong to the range. */
+  readonly minTime: number;
+  readonly maxTime: number;
+  readonly rows: number;
+}
+
+/** What one question reads: it stays until it is released. */
+export interface Pinned extends LogCoverage {
+  readonly files: readonly PinnedFile[];
+  /** Tables of records that are in no file yet. */
+  readonly tails: readonly string[];
+  release(): void;
+}
+
+export interface QueryParts {
+  readonly connect: () => Promise<Connection>;
+  /** Everything with records from `from` before `to` (milliseconds since the epoch). */
+  readonly pin: (from: number, to: number) => Promise<Pinned>;
+  /** A file could not be read; true when it is set aside, so that the question may be asked again without it. */
+  readonly damaged: (error: unknown) => Promise<boolean>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+const AT_ONCE = 4;
+const AT_ONCE_OF_ORGANISATION = 2;
+const DEADLINE_MS = 5_000;
+const MOST_ROWS = 10_000;
+const MOST_DAYS = 400;
+const DAY_MS = 86_400_000;
+/** Above so many records quantiles are estimated. */
+const MOST_EXACT = 2_000_000;
+/** A time of a UUIDv7 and the time of its record differ by the parsing of a request; nodes' clocks by little more. */
+const NEAR_MS = 60_000;
+
+const ALL_COLUMNS = LOG_COLUMNS.map(({ name }) => name);
+
+export class LogQueries implements LogStore {
+  readonly #parts: QueryParts;
+  /** Connections that no question uses. */
+  readonly #idle: Connection[] = [];
+  readonly #running = new Map<string, number>();
+  #total = 0;
+
+  constructor(parts: QueryParts) {
+    this.#parts = parts;
+  }
+
+  /** Questions under way. */
+  get running(): number {
+    return this.#total;
+  }
+
+  page(selection: LogSelection, query: LogPageQuery): Promise<LogPage> {
+    const limit = Math.min(query.limit, MOST_ROWS);
+    return this.#ask(selection, async (connection, pinned) => {
+      // Newest days first: most pages are full before an old file is opened.
+      for (const { relation, beyond } of steps(pinned, query.order)) {
+        const rows = await rowsOf(connection, pageStatement(relation, selection, { ...query, limit }));
+        const last = rows[Math.min(rows.length, limit) - 1];
+        const full = rows.length > limit && last !== undefined;
+        if (beyond !== null && !(full && isBefore(query.order, Number(rows[limit]?.time), beyond))) continue;
+        this.#prove(selection.scope, rows);
+        return {
+          rows: rows.slice(0, limit).map((row) => rowWith(query.columns, row)),
+          next: full ? { time: Number(last.time), id: String(last.id) } : null,
+          ...coverageOf(pinned),
+        };
+      }
+      throw new Error('a page has at least one step');
+    });
+  }
+
+  groups(selection: LogSelection, query: LogGroupQuery): Promise<LogGroups> {
+    if ((query.limit ?? 0) > MOST_ROWS) throw tooMany();
+    return this.#ask(selection, async (connection, pinned) => {
+      const source = relationOf(pinned.files, pinned.tails);
+      const quantiles = query.measures.filter(({ of }) => of === 'quantile').map(({ as }) => as);
+      const many = pinned.files.reduce((sum, { rows }) => sum + rows, 0) > MOST_EXACT;
+      const approximate =
+        quantiles.length > 0 && many && (await this.#counted(connection, source, selection, MOST_EXACT)) > MOST_EXACT;
+      const bounded = { ...query, limit: query.limit ?? MOST_ROWS + 1 };
+      const rows = await rowsOf(connection, groupsStatement(source, selection, bounded, approximate));
+      const [whole, ...rest] = rows;
+      this.#proveCount(selection.scope, whole);
+      const valuesOf = (row: Readonly<Record<string, LogValue>> | undefined) =>
+        Object.fromEntries(query.measures.map(({ as }, i) => [as, numberOf(row?.[`m${i}`])]));
+      const groups: LogGroup[] = rest.map((row) => ({
+        keys: query.by.map((_, i) => (row[`k${i}`] ?? null) as string | number | null),
+        values: valuesOf(row),
+      }));
+      if (groups.length > MOST_ROWS) throw tooMany();
+      return {
+        groups,
+        total: Number(whole?.groups ?? 0),
+        summary: valuesOf(whole),
+        approximate: approximate ? quantiles : [],
+        ...coverageOf(pinned),
+      };
+    });
+  }
+
+  count(selection: LogSelection, most: number): Promise<number> {
+    return this.#ask(selection, (connection, { files, tails }) =>
+      this.#counted(connection, relationOf(files, tails), selection, most),
+    );
+  }
+
+  /** The time in a UUIDv7 leads to a few files; where the record is not in those, all are asked. */
+  async find(scope: LogScope, id: string): Promise<LogRow | null> {
+    const time = timeOf(id);
+    const near = time === null ? null : await this.#found(scope, id, time - NEAR_MS, time + NEAR_MS);
+    return near ?? this.#found(scope, id, Math.max(0, scope.keptSince), Number.MAX_SAFE_INTEGER);
+  }
+
+  close(): void {
+    for (const connection of this.#idle.splice(0)) connection.closeSync();
+  }
+
+  async #found(scope: LogScope, id: string, from: number, to: number): Promise<LogRow | null> {
+    return this.#admitted(scope, from, to, async (connection, { files, tails }) => {
+      const rows = await rowsOf(connection, findStatement(relationOf(files, tails), scope, id));
+      this.#prove(scope, rows);
+      const [row] = rows;
+      return row === undefined ? null : rowWith(ALL_COLUMNS, row);
+    });
+  }
+
+  async #counted(connection: Connection, source: string, selection: LogSelection, most: number): Promise<number> {
+    const [row] = await rowsOf(connection, countStatement(source, selection, most));
+    this.#proveCount(selection.scope, row);
+    return Number(row?.n ?? 0);
+  }
+
+  #ask<T>(selection: LogSelection, run: (connection: Connection, pinned: Pinned) => Promise<T>): Promise<T> {
+    const { scope, to } = selection;
+    const from = Math.max(selection.from, scope.keptSince);
+    if (to - from > MOST_DAYS * DAY_MS) {
+      throw new SluiceError('validation', `The range of time is above ${MOST_DAYS} days. Ask for a shorter one.`);
+    }
+    return this.#admitted(scope, from, to, run);
+  }
+
+  async #admitted<T>(
+    { organisationId }: LogScope,
+    from: number,
+    to: number,
+    run: (connection: Connection, pinned: Pinned) => Promise<T>,
+  ): Promise<T> {
+    const own = this.#running.get(organisationId) ?? 0;
+    if (this.#total >= AT_ONCE || own >= AT_ONCE_OF_ORGANISATION) throw busy();
+    this.#total++;
+    this.#running.set(organisationId, own + 1);
+    try {
+      return await this.#read(from, to, run);
+    } finally {
+      this.#total--;
+      const left = (this.#running.get(organisationId) ?? 1) - 1;
+      if (left === 0) this.#running.delete(organisationId);
+      else this.#running.set(organisationId, left);
+    }
+  }
+
+  async #read<T>(from: number, to: number, run: (connection: Connection, pinned: Pinned) => Promise<T>): Promise<T> {
+    const { clock, damaged } = this.#parts;
+    for (let attempt = 1; ; attempt++) {
+      const pinned = await this.#parts.pin(from, to);
+      const connection = this.#idle.pop() ?? (await this.#parts.connect());
+      let late = false;
+      const cancel = clock.after(DEADLINE_MS, () => {
+        late = true;
+        connection.interrupt();
+      });
+      try {
+        return await run(connection, pinned);
+      } catch (error) {
+        if (late) {
+          throw new SluiceError(
+            'unavailable',
+            'The logs did not answer within five seconds. Ask for a shorter range of time.',
+            { retryAfter: 5, cause: error },
+          );
+        }
+        if (error instanceof SluiceError || error instanceof TypeError) throw error;
+        if (attempt > 3 || !(await damaged(error))) throw error;
+      } finally {
+        cancel();
+        pinned.release();
+        this.#idle.push(connection);
+      }
+    }
+  }
+
+  /** Each row tells whose it is; a foreign one means a fault of ours, and nothing is answered. */
+  #prove(scope: LogScope, rows: readonly Readonly<Record<string, LogValue>>[]): void {
+    const { organisationId, workspaceIds } = scope;
+    const foreign = rows.filter(
+      (row) =>
+        row[PROOF.organisation] !== organisationId ||
+        (workspaceIds !== null && !workspaceIds.some((id) => id === row[PROOF.workspace])),
+    ).length;
+    if (foreign > 0) throw this.#refused(scope, foreign);
+  }
+
+  #proveCount(scope: LogScope, row: Readonly<Record<string, LogValue>> | undefined): void {
+    const foreign = row?.[PROOF.foreign];
+    if (foreign !== 0) throw this.#refused(scope, Number(foreign ?? -1));
+  }
+
+  #refused({ organisationId }: LogScope, records: number): SluiceError {
+    this.#parts.log.error('an answer about logs was refused because it took in records of others', {
+      organisation_id: organisationId,
+      records,
+    });
+    return new SluiceError('internal', 'The logs could not be read. Tell the operator of this server.');
+  }
+}
+
+/** Milliseconds since the epoch in a UUIDv7; null for any other text. */
+function timeOf(id: string): number | null {
+  if (!/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(id)) return null;
+  return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
+}
+
+/** One relation of all columns. */
+export function relationOf(files: readonly Pick<PinnedFile, 'path'>[], tails: readonly string[]): string {
+  const parts = tails.map((name) => `SELECT * FROM ${name}`);
+  if (files.length > 0) {
+    const paths = files.map(({ path }) => literal(path)).join(', ');
+    // By name: a file of an older version lacks columns, which are null there.
+    parts.push(`SELECT * FROM read_parquet([${paths}], union_by_name = true)`);
+  }
+  if (parts.length === 1 && files.length === 0) return `(${parts[0]})`;
+  return `(${[NO_ROWS, ...parts].join(' UNION ALL BY NAME ')})`;
+}
+
+interface Step {
+  readonly relation: string;
+  /** The time that no record outside of this step is beyond; null in the last step, which has them all. */
+  readonly beyond: number | null;
+}
+
+/** The nearest file with the tail first, then five files, then all. */
+function steps({ files, tails }: Pinned, order: LogPageQuery['order']): Step[] {
+  const down = order === 'newest';
+  const sorted = [...files].sort((one, other) => (down ? other.maxTime - one.maxTime : one.minTime - other.minTime));
+  return [1, 5, sorted.length]
+    .filter((count, i) => i === 2 || count < sorted.length)
+    .map((count) => {
+      const next = sorted[count];
+      return {
+        relation: relationOf(sorted.slice(0, count), tails),
+        beyond: next === undefined ? null : down ? next.maxTime : next.minTime,
+      };
+    });
+}
+
+/** Whether no unread record, the nearest of which is at `beyond`, comes before one at `time`. */
+function isBefore(order: LogPageQuery['order'], time: number, beyond: number): boolean {
+  return order === 'newest' ? time > beyond : time < beyond;
+}
+
+function coverageOf({ completeTo, incomplete }: LogCoverage): LogCoverage {
+  return { completeTo, incomplete };
+}
+
+function numberOf(value: LogValue | undefined): number | null {
+  return typeof value === 'number' ? value : null;
+}
+
+function busy(): SluiceError {
+  return new SluiceError('throttled', 'Too many questions about logs at once. Try again in a second.', {
+    retryAfter: 1,
+  });
+}
+
+function tooMany(): SluiceError {
+  return new SluiceError('validation', `The answer has more than ${MOST_ROWS} groups. Ask for fewer at once.`);
+}
