@@ -74,9 +74,11 @@ function condition(filter: LogFilter, parameters: Parameters): string {
     return `(${filter.anyOf.map((all) => `(${conditions(all, parameters)})`).join(' OR ')})`;
   }
   if ('metadata' in filter) {
-    const { metadata, in: values } = filter;
-    if (values.length === 0) return 'FALSE';
-    return `${metadataValue(metadata, parameters)} IN (${parameters.list(values)})`;
+    // Before the key is a parameter: one that no text names is refused.
+    if ('in' in filter && filter.in.length === 0) return 'FALSE';
+    const value = metadataValue(filter.metadata, parameters);
+    if ('known' in filter) return `${value} IS ${filter.known ? 'NOT ' : ''}NULL`;
+    return `${value} IN (${parameters.list(filter.in)})`;
   }
   const column = columnOf(filter.column);
   if ('in' in filter) return inList(column, filter.in, parameters);

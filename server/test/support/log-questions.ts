@@ -96,6 +96,7 @@ const { filter } = fc.letrec<{ filter: LogFilter }>((tie) => ({
     fc.record({ column: fc.constantFrom('stream', 'dry_run'), is: fc.boolean() }),
     fc.record({ column: fc.oneof(text, number), known: fc.boolean() }),
     fc.record({ metadata: key, in: fc.array(word, { maxLength: 3 }) }),
+    fc.record({ metadata: key, known: fc.boolean() }),
     fc.record({ anyOf: fc.array(fc.array(tie('filter'), { maxLength: 2 }), { maxLength: 2 }) }),
   ) as fc.Arbitrary<LogFilter>,
 }));
