@@ -596,8 +596,6 @@ describe('what files give to others', () => {
     'operations/tokens.ts countTokensSync',
     'resources/claim-limits.ts claimLimits',
     'store/memory/feed.ts memoryFeed',
-    'telemetry/log-columns.ts METADATA_COLUMNS',
-    'telemetry/log-columns.ts logColumn',
     'training/datasets/index.ts countDataset',
   ];
 
