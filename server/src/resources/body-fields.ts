@@ -121,8 +121,8 @@ const WHOLE =
 /** Not `z.int()`: its refusal of 2^53 would name 2^53 - 1 as the largest. */
 const wholeAmount = z
   .number({ error: WHOLE })
+  .refine(Number.isInteger, { error: WHOLE, abort: true })
   .min(1)
-  .refine(Number.isInteger, { error: WHOLE })
   .meta({ type: 'integer' });
 
 /** A usage limit. `usageLimitOf` adds what depends on the time. */

@@ -16,6 +16,49 @@ const ID = '00000000-0000-7000-8000-000000000000';
 
 /** Operation, method, path as declared, a path to call, and the scopes of which any one suffices (none: operator key). */
 const TABLE: readonly (readonly [string, string, string, string, readonly string[]])[] = [
+  ...[
+    'requests',
+    'cost',
+    'latency',
+    'tokens',
+    'users',
+    'users/requests',
+    'errors',
+    'errors/rate',
+    'errors/stacks',
+    'errors/status-codes',
+    'requests/rescued',
+    'cache/hit-rate',
+    'cache/latency',
+  ].map((graph) => {
+    const path = `/analytics/graphs/${graph}`;
+    return [`analytics.graphs.${graph.replace('/', '.')}`, 'GET', path, path, ['analytics.view']] as const;
+  }),
+  ...(
+    [
+      ['analytics', ['analytics.view']],
+      ['logs', ['logs.list', 'logs.view']],
+    ] as const
+  ).flatMap(([area, scopes]) => [
+    ...['users', 'ai-models', 'provider', 'workspaces'].map((by) => {
+      const path = `/${area}/groups/${by}`;
+      return [`${area}.groups.${by}`, 'GET', path, path, scopes] as const;
+    }),
+    [
+      `${area}.groups.metadata`,
+      'GET',
+      `/${area}/groups/metadata/:metadataKey`,
+      `/${area}/groups/metadata/_user`,
+      scopes,
+    ] as const,
+    [`${area}.groups.by`, 'GET', `/${area}/groups/:groupBy`, `/${area}/groups/model`, scopes] as const,
+    [`${area}.groups.values`, 'GET', `/${area}/metadata/:metadataKey`, `/${area}/metadata/_user`, scopes] as const,
+  ]),
+  ['analytics.summary.cache', 'GET', '/analytics/summary/cache', '/analytics/summary/cache', ['analytics.view']],
+  ['analytics.what-if', 'POST', '/analytics/what-if', '/analytics/what-if', ['analytics.view']],
+  ['logs.list', 'GET', '/logs', '/logs', ['logs.list', 'logs.view']],
+  ['logs.histogram', 'GET', '/logs/histogram', '/logs/histogram', ['logs.list', 'logs.view']],
+  ['logs.read', 'GET', '/logs/:logId', `/logs/${ID}`, ['completions.write', 'logs.view', 'logs.write']],
   ...['feedbacks', 'feedbacks/scores', 'feedbacks/weighted', 'feedbacks/ai-models'].map((graph) => {
     const path = `/analytics/graphs/${graph}`;
     return [`analytics.graphs.${graph.replace('/', '.')}`, 'GET', path, path, ['analytics.view']] as const;
@@ -305,7 +348,14 @@ const ALIASES: Readonly<Record<string, readonly string[]>> = {
     '/v1/integrations/:slug/integration-models',
     '/v2/integrations/:slug/integration-models',
   ]),
+  'analytics.graphs.cache.hit-rate': ['/v1/analytics/graphs/cache-hit-rate'],
+  'analytics.graphs.cache.latency': ['/v1/analytics/graphs/cache-latency'],
+  'analytics.graphs.errors.rate': ['/v1/analytics/graphs/errors-rate'],
+  'analytics.graphs.errors.stacks': ['/v1/analytics/graphs/errors-stack'],
+  'analytics.graphs.errors.status-codes': ['/v1/analytics/graphs/errors-status-code'],
   'analytics.graphs.feedbacks.scores': ['/v1/analytics/graphs/feedbacks/score'],
+  'analytics.graphs.requests.rescued': ['/v1/analytics/graphs/requests-rescued'],
+  'analytics.graphs.users.requests': ['/v1/analytics/graphs/users-requests'],
   'organisation-members.list': ['/v1/organisation/:organisationId/members', '/v2/organisation/:organisationId/members'],
   ...each('workspaces', ['.list', '.create'], () => ['/v2/workspaces']),
   ...each('workspaces', ['.read', '.update', '.delete'], () => ['/v2/workspaces/:workspaceId']),
