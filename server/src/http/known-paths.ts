@@ -15,6 +15,8 @@ const MAX_PATH = 200;
 const MAX_PARTS = 8;
 /** What each part that the caller left out costs, beside the wrong characters of the others. */
 const LEFT_OUT = 3;
+/** Parts that a caller leaves out: the last word of a long path alone is another path. */
+const MOST_LEFT_OUT = 2;
 
 /**
  * The routes that are served, for errors only: what a path that is none of them was meant to be. Registrars tell it
@@ -106,7 +108,7 @@ export class KnownPaths {
 /** How far a path is from a route: 0 is the same, infinity is another one. */
 function distance(asked: readonly string[], parts: Route['parts']): number {
   const missing = parts.length - asked.length;
-  if (missing < 0 || asked[0] !== parts[0]) return Number.POSITIVE_INFINITY;
+  if (missing < 0 || missing > MOST_LEFT_OUT || asked[0] !== parts[0]) return Number.POSITIVE_INFINITY;
   const tail = asked.slice(1);
   const whole = partsDistance(tail, parts.slice(1));
   if (missing === 0) return whole;

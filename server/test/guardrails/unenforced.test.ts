@@ -219,7 +219,7 @@ describe('a guardrail that is stored and can no longer be carried out', () => {
     });
   /** As another version of Sluice, another node or a hand may leave the store. */
   const inStore = async (sql: string, ...values: string[]): Promise<void> => {
-    const database = new DatabaseSync(join(server.dataDir, 'control.db'));
+    const database = new DatabaseSync(join(server.dataDir, 'control.db'), { timeout: 5_000 });
     try {
       expect(database.prepare(sql).run(...values).changes).toBe(1);
     } finally {

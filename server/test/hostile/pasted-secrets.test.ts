@@ -88,7 +88,7 @@ describe('a credential in a saved config', () => {
   it('of an older version goes to no provider that the request names', async () => {
     const saved = await save({ provider: 'openai', api_key: 'sk-saved-before', custom_host: `${upstream.url}/v1` });
     const version = String(saved.body.version_id);
-    const db = new DatabaseSync(join(server.dataDir, 'control.db'));
+    const db = new DatabaseSync(join(server.dataDir, 'control.db'), { timeout: 5_000 });
     const changed = db.prepare(`UPDATE config_versions SET config = json_remove(config, '$.provider') WHERE id = ?`);
     expect(changed.run(version).changes).toBe(1);
     db.close();

@@ -151,7 +151,7 @@ describe('starts of one installation', () => {
   });
 
   it('a database of a newer version is refused in one line', async () => {
-    const database = new DatabaseSync(join(dataDir, 'control.db'));
+    const database = new DatabaseSync(join(dataDir, 'control.db'), { timeout: 5_000 });
     const table = database
       .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE '%migrations%'")
       .get();

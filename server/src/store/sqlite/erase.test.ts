@@ -48,7 +48,7 @@ async function openedVault() {
 
 /** What an older version wrote: it overwrote nothing. */
 function writtenBefore(): void {
-  const db = new DatabaseSync(join(dir, 'control.db'));
+  const db = new DatabaseSync(join(dir, 'control.db'), { timeout: 5_000 });
   const settings = (tail: string) =>
     JSON.stringify({ block_inline_config: false, alerts: { webhook_url: `https://hooks.example/${CANARY}-${tail}` } });
   const set = db.prepare('UPDATE organisations SET settings = ? WHERE id = ?');
