@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type AdminHarness, emptyTables, startAdmin } from '../support/admin.ts';
-import { fuzzAdmin } from './fuzz-admin.ts';
+import { fuzzAdmin, fuzzedServices } from './fuzz-admin.ts';
 
 describe.each(['sqlite', 'postgres'] as const)('hostile input to every administration operation on %s', (engine) => {
   let admin: AdminHarness;
 
   beforeAll(async () => {
-    admin = await startAdmin(await emptyTables(engine));
+    admin = await startAdmin(await emptyTables(engine), { admin: { services: fuzzedServices() } });
   });
 
   afterAll(async () => {

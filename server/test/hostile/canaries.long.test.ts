@@ -195,7 +195,7 @@ const SAVES: Record<string, readonly Save[]> = {
 
 /** They sound secret and are names of headers, keys of objects, references, rights or ways to sign in. */
 const NO_SECRET =
-  /\.?auth_settings\.|secret_mappings|virtual_key(?:_id)?$|[aA]uth_?(?:mode|type|Mode|Type)$|forward_headers|scopes|\.key$|metadata_schemas|user_api_key_config|workspace_api_key_details|jsonKeys|requiredMetadataKeys|requestParametersCheck|check default\.jwt|oauth_(?:token_endpoint|client_id|scope)$|credentials\.(?:endpoint|region|projectId|domain)$|guardrails\.invoke|policies\.usage-limits\.simulate/;
+  /\.?auth_settings\.|secret_mappings|virtual_key(?:_id)?$|[aA]uth_?(?:mode|type|Mode|Type)$|forward_headers|scopes|\.key$|metadata_schemas|user_api_key_config|workspace_api_key_details|jsonKeys|requiredMetadataKeys|requestParametersCheck|check default\.jwt|oauth_(?:token_endpoint|client_id|scope)$|credentials\.(?:endpoint|region|projectId|domain)$|guardrails\.invoke|policies\.usage-limits\.simulate|filters\.(?:virtual_keys|api_key_ids)$/;
 const WEBHOOK = /(?:webhook_url|webhookURL|logURL)$/;
 const FIELDS = [
   ...new Set(

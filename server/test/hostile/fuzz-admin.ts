@@ -13,7 +13,10 @@ import { operatorActions } from '../../src/admin/operator.ts';
 import type { AdminRow } from '../../src/admin/route.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../src/kernel/json.ts';
 import { ACTIONS } from '../../src/resources/catalog.ts';
+import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
+import { Services } from '../../src/resources/services.ts';
 import type { AdminHarness } from '../support/admin.ts';
+import { NaiveLogStore } from '../support/naive-log-store.ts';
 
 /** Stands for a number that JavaScript cannot write; replaced in the text. */
 const RAW = '\u2063raw:';
@@ -334,11 +337,15 @@ export async function fuzzAdmin(admin: AdminHarness, cases: number, seed?: numbe
   return { cases, statuses, untried, slowest };
 }
 
+/** What the administration under test is given: routes of requests answer from a store, empty as it is. */
+export const fuzzedServices = (): Services =>
+  new Services().provide(KEPT_LOGS, { store: new NaiveLogStore(), days: 30 });
+
 if (process.argv[1]?.endsWith('fuzz-admin.ts')) {
   const { positionals } = parseArgs({ allowPositionals: true });
   const { startAdmin } = await import('../support/admin.ts');
   const { temporaryTables } = await import('../support/tables.ts');
-  const admin = await startAdmin(await temporaryTables());
+  const admin = await startAdmin(await temporaryTables(), { admin: { services: fuzzedServices() } });
   try {
     const result = await fuzzAdmin(
       admin,

@@ -350,7 +350,7 @@ export function startNode(options: NodeOptions): TrainerNode {
     clock,
     log: silentLog,
     runtime: { workspace: (_organisation: string, workspace: string) => snapshots(workspace) },
-    guard: { check: (url: string) => ({ url: new URL(url) }) },
+    egress: { check: (url: string) => ({ url: new URL(url) }) },
     fetcher: { send: () => Promise.reject(new Error('no call leaves the test')) },
     tokens: createTokenCache(() => clock.now()),
     local: () => ({}),

@@ -230,8 +230,8 @@ describe('a schema that asks for much work', () => {
     ],
     [
       'many patterns for many names',
-      { patternProperties: Object.fromEntries(many(500, (i) => [`^x${i}[a-z]{5}$`, true])) },
-      object(5_000),
+      { patternProperties: Object.fromEntries(many(50, (i) => [`^x${i}[a-z]{5}$`, true])) },
+      object(50_000),
     ],
     ['a pattern for many names', { propertyNames: { pattern: '^k' } }, object(50_000)],
     [

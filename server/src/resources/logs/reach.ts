@@ -61,9 +61,7 @@ export async function reachOf(
     return ofAdmin(call, right, scopeOf);
   }
   const workspace =
-    tenant.workspaceId === null
-      ? await tx.find('workspaces', { is_default: true, status: 'active' })
-      : await tx.find('workspaces', { id: tenant.workspaceId });
+    tenant.workspaceId === null ? await defaultWorkspace(tx) : await tx.find('workspaces', { id: tenant.workspaceId });
   if (workspace === undefined) {
     throw new SluiceError('validation', 'workspace_slug is required: the organisation has no default workspace.', {
       param: 'workspace_slug',
@@ -72,6 +70,17 @@ export async function reachOf(
   const { may, sight } = await rightsIn(call, right, workspace);
   if (!may) throw new SluiceError('forbidden', `The security settings keep this from your role: it needs ${right}.`);
   return scopeOf([workspace.id], sight);
+}
+
+/** In the order of the index that `is_default` is in: in another one, all workspaces would be sorted for one. */
+async function defaultWorkspace(tx: Caller['tx']): Promise<Workspace | undefined> {
+  const orderBy = [
+    ['is_default', 'desc'],
+    ['name', 'asc'],
+    ['id', 'asc'],
+  ] as const;
+  const [first] = await tx.list('workspaces', { where: { is_default: true, status: 'active' }, orderBy, limit: 1 });
+  return first;
 }
 
 /** Of the whole organisation an admin reads the workspaces whose settings keep nothing from its admins. */
