@@ -45,6 +45,9 @@ const SMALL = 2 * MAX_DEPTH;
 const QUOTE = 34;
 const BACKSLASH = 92;
 
+/** Characters behind an escaped quote that are looked at one by one: where there is one there are often more. */
+const NEAR = 256;
+
 /** Index of the quote that ends the string which begins at `start`; -1 without one. */
 function endOfString(text: string, start: number): number {
   let at = start;
@@ -54,6 +57,13 @@ function endOfString(text: string, start: number): number {
     let before = at;
     while (text.charCodeAt(before - 1) === BACKSLASH) before--;
     if ((at - before) % 2 === 0) return at;
+    for (const last = at + NEAR; at < last; ) {
+      const c = text.charCodeAt(++at);
+      if (c === QUOTE) return at;
+      if (c === BACKSLASH) at++;
+      // Behind the end there is nothing.
+      else if (Number.isNaN(c)) return -1;
+    }
   }
 }
 
