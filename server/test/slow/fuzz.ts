@@ -5,7 +5,7 @@
  * `fuzz: N passed, N failed`.
  */
 import { parseArgs } from 'node:util';
-import { fuzzAdmin } from '../hostile/fuzz-admin.ts';
+import { fuzzAdmin, fuzzedServices } from '../hostile/fuzz-admin.ts';
 import { fuzzDataPlane, startDataPlane } from '../hostile/fuzz-data-plane.ts';
 import { startAdmin } from '../support/admin.ts';
 import { temporaryTables } from '../support/tables.ts';
@@ -49,7 +49,7 @@ async function part(id: string, goal: number, n: number, run: () => Promise<numb
 
 const forAdmin = Math.floor(cases / 3);
 await part('administration: answers of 500 and above', 0, forAdmin, async () => {
-  const admin = await startAdmin(await temporaryTables());
+  const admin = await startAdmin(await temporaryTables(), { admin: { services: fuzzedServices() } });
   try {
     const { statuses } = await fuzzAdmin(admin, forAdmin, seed);
     return Object.entries(statuses).reduce((sum, [status, count]) => sum + (Number(status) >= 500 ? count : 0), 0);
