@@ -78,11 +78,11 @@ describe('matches over long texts', () => {
 
   it('of another organisation end while one with an expensive pattern is still at work', async () => {
     const done: string[] = [];
-    const text = 'ab'.repeat(1_000_000);
+    const [text, shorter] = ['ab'.repeat(3_000_000), 'ab'.repeat(300_000)];
     const hostile = new AbortController();
     const expensive = 'a[ab]{30}x|b[ab]{100}[xc]$';
     const slow = [1, 2, 3].map(() => matchesAnyLength(expensive, text, { signal: hostile.signal, owner: 'loud' }));
-    const quick = await matchesAnyLength('x{5}y', text, { signal: never, owner: 'quiet' });
+    const quick = await matchesAnyLength('x{5}y', shorter, { signal: never, owner: 'quiet' });
     done.push('quiet');
     hostile.abort(new Error('over'));
     const ends = await Promise.allSettled(slow);
