@@ -27,7 +27,7 @@ export class RequestContext {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string | null;
-  /** For people; undefined where nobody names it. */
+  /** The name that the caller gave the span, for people; undefined without one. */
   readonly spanName: string | undefined;
   readonly metadata: Readonly<Record<string, string>> | null;
   readonly principal: Principal | null;

@@ -115,17 +115,22 @@ const sum = (values: readonly Values[], name: string): number =>
 
 const points = (pointOf: Plain['pointOf']): Plain => ({ as: 'points', pointOf });
 
+/** Counts requests: all of them, or those of a graph's condition. */
+const NUMBER_OF_REQUESTS = {
+  measures: [count],
+  bySource: { of: 'requests', value: whole },
+  summary: z.object(total),
+  summaryOf: ({ requests }) => ({ total: whole(requests) }),
+  point: z.object(total),
+  shape: points(({ requests }) => ({ total: whole(requests) })),
+} as const satisfies Partial<Graph>;
+
 export const GRAPHS: readonly Graph[] = [
   {
     path: 'requests',
     title: 'Requests over time',
     description: 'The number of requests.',
-    measures: [count],
-    bySource: { of: 'requests', value: whole },
-    summary: z.object(total),
-    summaryOf: ({ requests }) => ({ total: whole(requests) }),
-    point: z.object(total),
-    shape: points(({ requests }) => ({ total: whole(requests) })),
+    ...NUMBER_OF_REQUESTS,
   },
   {
     path: 'cost',
@@ -198,12 +203,7 @@ export const GRAPHS: readonly Graph[] = [
     title: 'Errors over time',
     description: 'The number of answers with a status of 400 and above.',
     where: [IS_ERROR],
-    measures: [count],
-    bySource: { of: 'requests', value: whole },
-    summary: z.object(total),
-    summaryOf: ({ requests }) => ({ total: whole(requests) }),
-    point: z.object(total),
-    shape: points(({ requests }) => ({ total: whole(requests) })),
+    ...NUMBER_OF_REQUESTS,
   },
   {
     path: 'errors/rate',
