@@ -14,7 +14,7 @@ import type { Uses } from '../exchange.ts';
 import type { Target } from '../target.ts';
 import { LargeEvents } from './large-events.ts';
 import type { Meter } from './meter.ts';
-import { answerTouches, bytesIn, EVENT_WEIGHT, isSilent, modelIn, parsed } from './response-inspection.ts';
+import { answerTouches, bytesIn, EVENT_WEIGHT, isSilent, modelIn, parsed, tellsModel } from './response-inspection.ts';
 import { tooMuch } from './unary-response.ts';
 import { findUsage, passesGeneration, USAGE, usageAt, usageNearEnd } from './usage-extraction.ts';
 
@@ -51,6 +51,7 @@ export class EventReader {
   /** An event with an error ends the stream; that of a passed-through object may be its own. */
   readonly #endsByError: boolean;
   #mayTellUsage = true;
+  #mayTellModel = true;
   /** Lent memory of the events that were made last. */
   #made: Buffer[] = [];
   /** The first event was an error, and becomes an answer with a status, which a retry can see. */
@@ -102,7 +103,10 @@ export class EventReader {
     const events = this.#splitter.push(chunk);
     this.#large.see(events, this.#splitter.held(LOOKED_BYTES), chunk.length);
     // One search for all of them, but for the first, which may have begun before.
-    this.#mayTellUsage = events.length < MANY || chunk.indexOf(USAGE) !== -1;
+    const few = events.length < MANY;
+    this.#mayTellUsage = few || chunk.indexOf(USAGE) !== -1;
+    this.#mayTellModel =
+      few || this.#x.outcome.modelAnswered !== null || tellsModel(chunk, this.#bound.binding.modelKey);
     for (const event of events) {
       if (this.#inspect && this.#failsFirst(event)) return [];
       if (this.#transform === null || this.#passesUntouched(event)) this.#pass(event, out);
@@ -197,8 +201,7 @@ export class EventReader {
         if (this.#stripUsage && Array.isArray(body?.choices) && body.choices.length === 0) return;
       }
     }
-    if (this.#x.outcome.modelAnswered === null)
-      this.#x.outcome.modelAnswered = modelIn(event, this.#bound.binding.modelKey);
+    this.#seeModel(event, out.length === 0);
     this.#x.attempt.creation?.event(event);
     out.push(event);
   }
@@ -209,15 +212,20 @@ export class EventReader {
     if (bytes.length > WEIGHED_BYTES && isTooHeavy(event.data, EVENT_WEIGHT)) throw tooMuch();
     this.#meter.count(bytes);
     const large = bytes.length > PARSED_BYTES;
-    if (large || bytes.indexOf(USAGE) !== -1) {
+    if (large || ((this.#mayTellUsage || out.length === 0) && bytes.indexOf(USAGE) !== -1)) {
       const body = large ? null : parsed(event);
       const usage = large ? this.#usageOf(bytes) : body && findUsage(body, this.#bound.binding.usagePath);
       if (usage !== null) this.#meter.see(usage);
     }
-    if (this.#x.outcome.modelAnswered === null)
-      this.#x.outcome.modelAnswered = modelIn(bytes, this.#bound.binding.modelKey);
+    this.#seeModel(bytes, out.length === 0);
     this.#x.attempt.creation?.event(bytes);
     transform.event(event, (made) => out.push(this.#bytesOf(formatEvent(made))));
+  }
+
+  #seeModel(event: Buffer, first: boolean): void {
+    const { outcome } = this.#x;
+    if (outcome.modelAnswered === null && (this.#mayTellModel || first))
+      outcome.modelAnswered = modelIn(event, this.#bound.binding.modelKey);
   }
 
   /** The last usage in a large event. */

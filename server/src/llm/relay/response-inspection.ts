@@ -55,9 +55,14 @@ const MODEL = Buffer.from('"model":');
 /** A large event says its model before its picture. */
 const HEAD_BYTES = 64 * 1024;
 
+const modelName = (key?: string): Buffer => (key === undefined ? MODEL : Buffer.from(`"${key}":`));
+
+/** Whether one of the events in the bytes may tell its model. */
+export const tellsModel = (bytes: Buffer, key?: string): boolean => bytes.indexOf(modelName(key)) !== -1;
+
 /** The first `"model": "…"` of an event, by bytes; `key` where the provider calls it otherwise. */
 export function modelIn(event: Buffer, key?: string): string | null {
-  const name = key === undefined ? MODEL : Buffer.from(`"${key}":`);
+  const name = modelName(key);
   const at = (event.length > HEAD_BYTES ? event.subarray(0, HEAD_BYTES) : event).indexOf(name);
   if (at === -1) return null;
   const open = event.indexOf(34, at + name.length);
