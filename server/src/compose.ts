@@ -25,6 +25,7 @@ import { createUpstream } from './http/upstream.ts';
 import { createScheduler } from './jobs/scheduler.ts';
 import { systemClock } from './kernel/clock.ts';
 import type { FairShares } from './kernel/fair-shares.ts';
+import type { KeeperClient } from './keeper/keeper-client.ts';
 import { Lifecycle } from './kernel/lifecycle.ts';
 import type { Log } from './kernel/log.ts';
 import { createNotes } from './kernel/notes.ts';
@@ -49,6 +50,8 @@ export interface Running extends Stop {
   readonly console: boolean;
   /** Stored records of a workspace, newest first, once all that were written before have arrived in the store. */
   records(organisationId: string, workspaceId: string): Promise<StoredLog[]>;
+  /** The keeper of this machine's records. */
+  readonly logs: KeeperClient;
   /** Stored records of all tenants, in the same sense. */
   recordCount(): Promise<number>;
   /** Everything that is bounded for all organisations together, and what each of them has of it. */
@@ -155,6 +158,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
     firstRun: first,
     shares: [gateway.services.bodies.shares, gateway.services.concurrency, upstream.pools, ...datasetShares],
     console,
+    logs: spools.logs.keeper,
     async records(organisationId, workspaceId) {
       await spools.shipper.drain();
       return (await logs.list(systemTenant(organisationId, workspaceId), { limit: 1000 })).rows;

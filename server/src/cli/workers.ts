@@ -3,6 +3,7 @@ import cluster, { type Worker } from 'node:cluster';
 import { fileURLToPath } from 'node:url';
 import type { Config } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
+import { KeeperRelay } from '../keeper/worker-keeper.ts';
 import type { Log } from '../kernel/log.ts';
 import { openDataDir } from '../store/disk/data-dir.ts';
 import { type Channel, serveWorker } from '../store/ipc/ipc.ts';
@@ -33,6 +34,7 @@ export async function runPrimary(config: Config, log: Log): Promise<void> {
   const counters = memoryCounters({ clock: systemClock });
   const channels = new Map<number, Channel>();
   const metrics = new WorkerSums(systemClock);
+  const keeper = new KeeperRelay();
   let stopping = false;
   let exitCode = 0;
   cluster.setupPrimary({ exec: BIN });
@@ -49,9 +51,11 @@ export async function runPrimary(config: Config, log: Log): Promise<void> {
     channels.set(index, channel);
     serveWorker(channel, counters, () => channels.values());
     metrics.joined(index, channel);
+    keeper.joined(index, channel);
     worker.on('exit', (code, signal) => {
       channels.delete(index);
       metrics.left(index);
+      keeper.left(index);
       if (stopping) {
         if (code !== 0) exitCode = code ?? 1;
         if (channels.size === 0) finish();

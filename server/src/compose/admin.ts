@@ -26,6 +26,7 @@ import { TRACES } from '../resources/feedback/traces.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
 import { RECORDS } from '../resources/logs/index.ts';
+import { KEPT_LOGS } from '../resources/logs/reach.ts';
 import { SIMULATIONS } from '../resources/policies/simulation.ts';
 import { Services } from '../resources/services.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
@@ -96,7 +97,7 @@ function adminDeps(common: Common, parts: Parts, mails: LimitedMails | null): Ad
 }
 
 function servicesOf(
-  { clock }: Common,
+  { config, clock }: Common,
   { stores, spools, gateway, training }: Parts,
   mails: LimitedMails | null,
 ): Services {
@@ -114,6 +115,7 @@ function servicesOf(
         return logs.find(tenant, id);
       },
     })
+    .provide(KEPT_LOGS, { store: spools.logs.keeper, days: config.logDays })
     .provide(TRACES, tracesOf(logs, spools.shipper, stores.storeClock))
     .provide(SIMULATIONS, createSimulationRunner({ logs, countersFor: (time) => memoryCounters({ clock: time }) }));
   return mails === null ? services : services.provide(MAILS, mails);

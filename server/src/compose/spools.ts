@@ -7,6 +7,7 @@ import { type LazyJournal, openLazyJournal } from '../store/disk/lazy-journal.ts
 import { type Shipper, startShipper } from '../store/disk/shipper.ts';
 import { createRecorder, type Recorder } from '../telemetry/recorder.ts';
 import type { Common } from './common.ts';
+import { type Logs, openLogs } from './logs.ts';
 import type { Stores } from './stores.ts';
 
 /** How soon what was used is in the store: until then it counts as reserved. */
@@ -17,6 +18,7 @@ export interface Spools {
   /** Records of requests. */
   readonly journal: Journal;
   readonly shipper: Shipper;
+  readonly logs: Logs;
   readonly recorder: Recorder;
   /** What requests used under usage limits. */
   readonly settlements: LazyJournal;
@@ -30,7 +32,9 @@ export async function openSpools(common: Common, stores: Stores): Promise<Spools
   await mkdir(spool, { recursive: true, mode: 0o700 });
   const dir = join(spool, numbered('journal', worker.index));
   const journal = lifecycle.own('journal', await openJournal({ dir, clock, log }));
-  const shipper = lifecycle.own('shipper', startShipper({ dir, journal, sink: logs, clock, log }));
+  const kept = openLogs(common, stores, journal);
+  const mayRemove = (segment: string) => kept.journal.covers(segment);
+  const shipper = lifecycle.own('shipper', startShipper({ dir, journal, sink: logs, clock, log, mayRemove }));
   const sink = settlementSink({ tables, clock });
   const settlements = lifecycle.own(
     'ledger journal',
@@ -44,10 +48,10 @@ export async function openSpools(common: Common, stores: Stores): Promise<Spools
   );
   if (worker.index === 1) {
     const { workers } = config;
-    lifecycle.own('adopted journals', adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log }));
-    lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink, clock, log }));
+    lifecycle.own('adopted journals', adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log, keep: true }));
+    lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink, clock, log, keep: false }));
   }
-  return { journal, shipper, recorder: createRecorder(runId, journal, metrics), settlements };
+  return { journal, shipper, logs: kept, recorder: createRecorder(runId, journal, metrics), settlements };
 }
 
 /** Folder of one of the processes that share a data directory. */

@@ -18,6 +18,8 @@ export interface Stores {
   readonly storeClock: StoreClock;
   readonly logs: LogSink;
   readonly vault: EnvelopeVault;
+  /** Name of this machine's node, the same after a restart. */
+  readonly nodeId: string;
   /** Name of this process in leases, the same after a restart. */
   readonly node: string;
   /** Name of this run of this process. */
@@ -40,8 +42,9 @@ export async function openStores({ config, clock, log, lifecycle, worker }: Comm
   const vault = lifecycle.own('vault', openVault({ keyring, tables, clock }));
   await vault.verify();
   await sealStored(tables, vault, log);
-  const runId = nodeRunId(dataDir.nodeId, clock, worker.index);
-  return { tables, storeClock, logs, vault, node: `${dataDir.nodeId}-${worker.index}`, runId };
+  const { nodeId } = dataDir;
+  const runId = nodeRunId(nodeId, clock, worker.index);
+  return { tables, storeClock, logs, vault, nodeId, node: `${nodeId}-${worker.index}`, runId };
 }
 
 async function openLogs(config: Config, log: Log): Promise<LogSink> {

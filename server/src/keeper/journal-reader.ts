@@ -1,9 +1,18 @@
 /** Reads the segments of a journal that another process writes: whole lines only, each checked against its checksum. */
-import { type FileHandle, open, readdir, readFile, unlink } from 'node:fs/promises';
+import { type FileHandle, open, readdir, readFile, stat, truncate, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../store/disk/files.ts';
 import { copyRecord } from '../store/disk/journal-line.ts';
 import type { LogPosition } from './catalog.ts';
+
+/** One process's, as it stands on the disk. */
+export interface FoundJournal {
+  readonly dir: string;
+  /** Its stable name. */
+  readonly journal: string;
+  /** The number of the process, from 1. */
+  readonly worker: number;
+}
 
 const SEGMENT = /^\d{12}\.journal$/;
 const CHUNK = 4 << 20;
@@ -24,12 +33,14 @@ const HALF_UPPER = Buffer.from('\\uD', 'latin1');
 export class JournalReader {
   readonly dir: string;
   readonly journal: string;
+  readonly worker: number;
   #at: LogPosition | null;
   #buffer = Buffer.allocUnsafeSlow(CHUNK);
 
-  constructor(dir: string, journal: string, at: LogPosition | null) {
+  constructor({ dir, journal, worker }: FoundJournal, at: LogPosition | null) {
     this.dir = dir;
     this.journal = journal;
+    this.worker = worker;
     this.#at = at;
   }
 
@@ -55,19 +66,21 @@ export class JournalReader {
     }
   }
 
-  /** Removes the segments before a place, which are in files by then. */
-  async removeBefore({ segment }: LogPosition): Promise<string[]> {
-    const gone = (await segmentsOf(this.dir)).filter((name) => name < segment);
-    for (const name of gone) {
-      await unlink(join(this.dir, name)).catch((error: unknown) => {
-        if (errorCode(error) !== 'ENOENT') throw error;
-      });
-    }
-    return gone;
+  /**
+   * Lets go of what comes before a place, of a journal that nobody writes. The last segment stays, empty: a process that gets this
+   * number again goes on behind its name.
+   */
+  async abandon({ segment, offset }: LogPosition): Promise<void> {
+    const names = await segmentsOf(this.dir);
+    for (const name of names) if (name < segment) await unlink(join(this.dir, name)).catch(unlessGone);
+    const last = join(this.dir, segment);
+    if (names.at(-1) === segment && (await stat(last)).size <= offset) await truncate(last);
   }
 
   async #read(name: string, from: number): Promise<JournalChunk | null> {
-    const handle = await open(join(this.dir, name), 'r');
+    const handle = await open(join(this.dir, name), 'r').catch(unlessGone);
+    // Whoever writes the journal has let go of it meanwhile: it is in files.
+    if (handle === undefined) return null;
     try {
       const bytes = await this.#fill(handle, from);
       const end = this.#buffer.subarray(0, bytes).lastIndexOf(LINE_FEED) + 1;
@@ -126,14 +139,20 @@ async function segmentsOf(dir: string): Promise<string[]> {
   return (await readdir(dir)).filter((name) => SEGMENT.test(name)).sort();
 }
 
-/** The journals below `spool`, those of workers that are no more too: directory by the journal's stable name. */
-export async function journalsIn(spool: string): Promise<Map<string, string>> {
-  const found = new Map<string, string>();
+function unlessGone(error: unknown): undefined {
+  if (errorCode(error) !== 'ENOENT') throw error;
+  return undefined;
+}
+
+/** The journals below `spool`, those of workers that are no more too. */
+export async function journalsIn(spool: string): Promise<FoundJournal[]> {
+  const found: FoundJournal[] = [];
   for (const folder of await readdir(spool).catch(() => [])) {
-    if (!/^journal(?:-\d+)?$/.test(folder)) continue;
+    const match = /^journal(?:-(\d+))?$/.exec(folder);
+    if (match === null) continue;
     const dir = join(spool, folder);
-    const id = await readFile(join(dir, 'journal-id'), 'utf8').catch(() => '');
-    if (id.trim() !== '') found.set(id.trim(), dir);
+    const journal = (await readFile(join(dir, 'journal-id'), 'utf8').catch(() => '')).trim();
+    if (journal !== '') found.push({ dir, journal, worker: Number(match[1] ?? 1) });
   }
   return found;
 }

@@ -24,8 +24,8 @@ export interface KeeperOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly newId: () => string;
-  /** Everything of a journal before this place is in files. */
-  readonly onKept: (position: LogPosition) => void;
+  /** Processes that write journals now. Others are of processes that are no more: nobody else lets go of their segments. */
+  readonly workers: number;
   readonly flushRecords?: number;
   readonly flushBytes?: number;
   /** From the first record that is in no file. */
@@ -118,6 +118,8 @@ export class Keeper {
       await this.flush();
       return true;
     }
+    // Past what a process left behind that was killed while it wrote: nobody waits for that any more.
+    if (this.#tail.records === 0) await this.#serial(() => this.#flush());
     if (await this.#merge()) return true;
     return this.#tail.records !== before;
   }
@@ -212,8 +214,9 @@ export class Keeper {
   async #readAll(): Promise<void> {
     const { spool, flushRecords, flushBytes, clock, log } = this.#options;
     const began = clock.now();
-    for (const [journal, dir] of await journalsIn(spool)) {
-      const reader = this.#readers.get(journal) ?? new JournalReader(dir, journal, this.#kept.get(journal) ?? null);
+    for (const found of await journalsIn(spool)) {
+      const { journal } = found;
+      const reader = this.#readers.get(journal) ?? new JournalReader(found, this.#kept.get(journal) ?? null);
       this.#readers.set(journal, reader);
       for (;;) {
         const chunk = await reader.next();
@@ -267,8 +270,8 @@ export class Keeper {
     }
     for (const { to } of moved) this.#kept.set(to.journal, to);
     for (const { to } of moved) {
-      await this.#readers.get(to.journal)?.removeBefore(to);
-      this.#options.onKept(to);
+      const reader = this.#readers.get(to.journal);
+      if (reader !== undefined && reader.worker > this.#options.workers) await reader.abandon(to);
     }
   }
 

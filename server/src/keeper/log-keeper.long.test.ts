@@ -1,4 +1,4 @@
-import { readdirSync, truncateSync, writeFileSync } from 'node:fs';
+import { readdirSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type KeeperUnderTest, recent, recordOfNow, startKeeper } from '../../test/support/log-keeper.ts';
@@ -15,15 +15,21 @@ const segments = () => readdirSync(join(under.dir, 'spool', 'journal')).filter((
 const count = () => under.keeper.count(recent(), 1_000_000);
 
 describe('log keeper', () => {
-  it('removes segments once they are in files, and tells the journal of it; the one that is written to stays', async () => {
+  it('leaves the segments of a process that runs to that process, and removes those of one that is no more', async () => {
     under = await startKeeper({ segmentBytes: 4_000 });
-    await under.write(...some(1, 1));
-    for (let i = 2; i < 40; i++) await under.write(recordOfNow(i));
-    expect(segments().length).toBeGreaterThan(3);
+    for (let i = 1; i < 40; i++) await under.write(recordOfNow(i));
+    const written = segments();
+    expect(written.length).toBeGreaterThan(3);
     await under.keeper.flush();
-    expect(segments()).toEqual([under.journal.tail().segment]);
-    expect(under.kept.at(-1)).toBe(under.journal.tail().segment);
-    expect(await count()).toBe(39);
+    expect(segments()).toEqual(written);
+    await under.restart({ workers: 0 });
+    await under.write(recordOfNow(40));
+    await under.keeper.flush();
+    expect(segments()).toEqual(written.slice(-1));
+    expect(statSync(join(under.dir, 'spool', 'journal', segments()[0] ?? '')).size).toBe(0);
+    expect(await count()).toBe(40);
+    await under.restart();
+    expect(await count()).toBe(40);
   });
 
   it('goes on where the one before it was, whether what it read is in files or not', async () => {
@@ -80,7 +86,7 @@ describe('log keeper', () => {
     const page = await under.keeper.page(recent(), { columns: ['id'], order: 'newest', limit: 9, behind: null });
     expect(page.rows).toHaveLength(2);
     expect(page.incomplete).toHaveLength(1);
-    expect((await under.keeper.state())?.damagedFiles).toBe(1);
+    expect((await under.keeper.health()).state?.damagedFiles).toBe(1);
     await under.restart();
     expect(await count()).toBe(2);
   });
@@ -112,7 +118,7 @@ describe('log keeper', () => {
     await under.write(recordOfNow(1));
     await under.keeper.flush();
     await vi.waitFor(() => expect(under.keeper.status).toBe('resting'), { timeout: 15_000 });
-    expect([under.keeper.pid, await under.keeper.state()]).toEqual([null, null]);
+    expect([under.keeper.pid, (await under.keeper.health()).state]).toEqual([null, null]);
     expect(await count()).toBe(1);
     expect(under.keeper.restarts).toBe(0);
   });

@@ -5,33 +5,17 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Clock } from '../kernel/clock.ts';
-import { SluiceError } from '../kernel/errors.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
-import type {
-  LogGroupQuery,
-  LogGroups,
-  LogPage,
-  LogPageQuery,
-  LogRow,
-  LogScope,
-  LogSelection,
-  LogStore,
-} from '../telemetry/log-query.ts';
-import type { LogCatalog, LogPosition } from './catalog.ts';
-import type { KeeperState } from './keeper.ts';
+import type { LogCatalog } from './catalog.ts';
+import { KeeperClient, type KeeperHealth, keeperAway, type LogKeeperStatus } from './keeper-client.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
 
 export interface LogKeeperOptions extends KeeperSettings {
   readonly catalog: LogCatalog;
   readonly clock: Clock;
   readonly log: Log;
-  /** Everything of a journal before this place is in files: its segments are gone. */
-  readonly onKept?: (position: LogPosition) => void;
 }
-
-/** `resting`: not needed. `failing`: it died and is started again. `missing`: its engine does not load on this machine. */
-export type LogKeeperStatus = 'resting' | 'running' | 'failing' | 'missing';
 
 const PROGRAM = fileURLToPath(new URL('./process.ts', import.meta.url));
 const FIRST_BACKOFF_MS = 1_000;
@@ -39,7 +23,7 @@ const MOST_BACKOFF_MS = 30_000;
 const STEADY_MS = 60_000;
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
-export class LogKeeper implements LogStore, Closable {
+export class LogKeeper extends KeeperClient implements Closable {
   readonly #options: LogKeeperOptions;
   #running: { readonly child: ChildProcess; readonly channel: Channel; readonly ready: Promise<void> } | null = null;
   #status: LogKeeperStatus = 'resting';
@@ -50,6 +34,7 @@ export class LogKeeper implements LogStore, Closable {
   #closed = false;
 
   constructor(options: LogKeeperOptions) {
+    super();
     this.#options = options;
   }
 
@@ -67,43 +52,16 @@ export class LogKeeper implements LogStore, Closable {
     return this.#running?.child.pid ?? null;
   }
 
-  /** Starts it where it does not run: there are records for it. */
   wake(): void {
     if (this.#running === null && this.#status !== 'missing' && this.#cancelRestart === null && !this.#closed) {
       this.#start();
     }
   }
 
-  async page(selection: LogSelection, query: LogPageQuery): Promise<LogPage> {
-    return (await this.#ask('page', selection, query)) as LogPage;
-  }
-
-  async groups(selection: LogSelection, query: LogGroupQuery): Promise<LogGroups> {
-    return (await this.#ask('groups', selection, query)) as LogGroups;
-  }
-
-  async count(selection: LogSelection, most: number): Promise<number> {
-    return (await this.#ask('count', selection, most)) as number;
-  }
-
-  async find(scope: LogScope, id: string): Promise<LogRow | null> {
-    return (await this.#ask('find', scope, id)) as LogRow | null;
-  }
-
-  /** Resolves when everything that is in the journals now is in files. */
-  async flush(): Promise<void> {
-    await this.#ask('flush');
-  }
-
-  /** Removes files whose records are all from before a time (milliseconds since the epoch); answers how many records. */
-  async forgetBefore(time: number): Promise<number> {
-    return (await this.#ask('forgetBefore', time)) as number;
-  }
-
-  /** Null while it rests: it is not started to be asked how it is. */
-  async state(): Promise<(KeeperState & { readonly rssMb: number }) | null> {
-    if (this.#running === null) return null;
-    return (await this.#ask('state')) as KeeperState & { rssMb: number };
+  async health(): Promise<KeeperHealth> {
+    const running = this.#running !== null && this.#status === 'running';
+    const state = running ? await this.ask('state').catch(() => null) : null;
+    return { status: this.#status, restarts: this.#restarts, state: state as KeeperHealth['state'] };
   }
 
   async close(): Promise<void> {
@@ -117,21 +75,21 @@ export class LogKeeper implements LogStore, Closable {
     await gone;
   }
 
-  async #ask(name: string, ...args: readonly unknown[]): Promise<unknown> {
-    if (this.#closed || this.#status === 'missing') throw away(null);
+  async ask(name: string, ...args: readonly unknown[]): Promise<unknown> {
+    if (this.#closed || this.#status === 'missing') throw keeperAway(null);
     if (this.#running === null) {
       const wait = this.#retryAt - this.#options.clock.now();
-      if (this.#cancelRestart !== null) throw away(Math.max(1, Math.ceil(wait / 1_000)));
+      if (this.#cancelRestart !== null) throw keeperAway(Math.max(1, Math.ceil(wait / 1_000)));
       this.#start();
     }
     const running = this.#running;
-    if (running === null) throw away(1);
+    if (running === null) throw keeperAway(1);
     await running.ready;
     return running.channel.call(name, ...args);
   }
 
   #start(): void {
-    const { catalog, log, onKept, clock: _, ...settings } = this.#options;
+    const { catalog, log, clock: _, ...settings } = this.#options;
     const child = fork(PROGRAM, [JSON.stringify(settings)], {
       env: {},
       execArgv: [],
@@ -145,7 +103,6 @@ export class LogKeeper implements LogStore, Closable {
       {
         load: () => catalog.load(),
         commit: (change: Parameters<LogCatalog['commit']>[0]) => catalog.commit(change),
-        kept: (position: LogPosition) => onKept?.(position),
         log: (level: keyof Log, message: string, fields: object) => {
           if (LEVELS.includes(level)) log[level](message, { ...fields, part: 'log keeper' });
         },
@@ -171,7 +128,7 @@ export class LogKeeper implements LogStore, Closable {
     const ended = (code: number | null): void => {
       if (this.#running?.child !== child) return;
       this.#running = null;
-      const error = away(this.#status === 'missing' ? null : 1);
+      const error = keeperAway(this.#status === 'missing' ? null : 1);
       tell?.reject(error);
       channel.end(error);
       if (this.#closed || this.#status === 'missing') return;
@@ -210,8 +167,4 @@ export class LogKeeper implements LogStore, Closable {
       if (!this.#closed) this.#start();
     });
   }
-}
-
-function away(retryAfter: number | null): SluiceError {
-  return new SluiceError('unavailable', 'The logs cannot be read right now. Try again later.', { retryAfter });
 }

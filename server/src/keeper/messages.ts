@@ -30,7 +30,9 @@ interface SentError {
 /** The settings of a keeper, its first argument as JSON. */
 export interface KeeperSettings {
   readonly dir: string;
+  /** Directory below which the journals are, and how many processes write one now. */
   readonly spool: string;
+  readonly workers: number;
   readonly memoryMb: number;
   readonly threads: number;
   readonly flushRecords?: number;

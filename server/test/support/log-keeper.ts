@@ -28,9 +28,8 @@ export interface KeeperUnderTest {
   readonly tables: Tables;
   readonly journal: Journal;
   keeper: LogKeeper;
-  readonly kept: string[];
   /** Another keeper over the same directory, as after a restart of the server. */
-  restart(): Promise<LogKeeper>;
+  restart(settings?: Partial<LogKeeperOptions>): Promise<LogKeeper>;
   /** Records with (node, seq) of their own; resolves when they would survive a kill. */
   write(...records: readonly StoredLog[]): Promise<void>;
   /** Kills the keeper's process and waits until it is gone. */
@@ -53,29 +52,28 @@ export async function startKeeper(
     log,
     ...(segmentBytes === undefined ? {} : { segmentBytes }),
   });
-  const kept: string[] = [];
-  const make = () =>
+  const make = (changed: Partial<LogKeeperOptions> = {}) =>
     new LogKeeper({
       dir: join(dir, 'logs'),
       spool,
+      workers: 1,
       memoryMb: 256,
       threads: 2,
       tickMs: 20,
       catalog: storedCatalog(tables, 'node', systemClock),
       clock: systemClock,
       log,
-      onKept: ({ segment }) => kept.push(segment),
       ...options,
+      ...changed,
     });
   const under: KeeperUnderTest = {
     dir,
     tables,
     journal,
-    kept,
     keeper: make(),
-    async restart() {
+    async restart(changed) {
       await under.keeper.close();
-      under.keeper = make();
+      under.keeper = make(changed);
       return under.keeper;
     },
     async write(...records) {

@@ -24,6 +24,8 @@ export interface ShipperOptions {
   readonly everyMs?: number;
   /** Most records in one `sink.insert`. */
   readonly batch?: number;
+  /** Whether a shipped segment may go; one that may not is asked for again later. Any may, when absent. */
+  readonly mayRemove?: (segment: string) => boolean;
   /** Looks only after `wake`, and until all is shipped. */
   readonly onDemand?: boolean;
 }
@@ -91,6 +93,7 @@ class JournalShipper implements Shipper {
   readonly #everyMs: number;
   readonly #batch: number;
   readonly #onDemand: boolean;
+  readonly #mayRemove: (segment: string) => boolean;
 
   /** Null until the sink has told where it stands. */
   #at: { segment: string; offset: number } | null = null;
@@ -116,6 +119,7 @@ class JournalShipper implements Shipper {
     this.#everyMs = options.everyMs ?? 200;
     this.#batch = options.batch ?? 1000;
     this.#onDemand = options.onDemand ?? false;
+    this.#mayRemove = options.mayRemove ?? (() => true);
     this.#kick();
   }
 
@@ -255,10 +259,12 @@ class JournalShipper implements Shipper {
 
   /** Removes finished segments once the sink has what was in them for good. */
   async #clean(): Promise<void> {
-    if (this.#finished.length === 0 || this.#closed) return;
+    const free = this.#finished.filter(this.#mayRemove);
+    if (free.length === 0 || this.#closed) return;
     try {
       if (this.#sink.settle && !(await this.#sink.settle())) return;
-      for (const name of this.#finished.splice(0)) await this.#remove(name);
+      for (const name of free) await this.#remove(name);
+      this.#finished = this.#finished.filter((name) => !free.includes(name));
     } catch (error) {
       // They stay until the next look; the sink's own troubles show at the next insert.
       this.#log.debug('the log store could not settle', { error });

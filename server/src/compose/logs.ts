@@ -1,0 +1,50 @@
+/** The stored records of this machine: the keeper that has them, and the journal of this process as far as it is in files. */
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { KeptJournal } from '../keeper/kept-journal.ts';
+import type { KeeperClient } from '../keeper/keeper-client.ts';
+import { LogKeeper } from '../keeper/log-keeper.ts';
+import { storedCatalog } from '../keeper/stored-catalog.ts';
+import { serveKeeper, WorkerKeeper } from '../keeper/worker-keeper.ts';
+import type { Journal } from '../store/disk/journal.ts';
+import type { Common } from './common.ts';
+import type { Stores } from './stores.ts';
+
+const MEMORY_MB = 512;
+const MOST_THREADS = 2;
+
+export interface Logs {
+  readonly keeper: KeeperClient;
+  readonly journal: KeptJournal;
+}
+
+/** The first process of a machine has the keeper, which starts with the first need. The others ask that process. */
+export function openLogs(common: Common, stores: Stores, journal: Journal): Logs {
+  const { clock, log, lifecycle, worker } = common;
+  const { tables } = stores;
+  const keeper =
+    worker.primary !== null && worker.index > 1
+      ? new WorkerKeeper(worker.primary, clock)
+      : lifecycle.own('log keeper', keeperOf(common, stores));
+  if (worker.primary !== null && worker.index === 1) serveKeeper(worker.primary, keeper);
+  const keptTo = (name: string) =>
+    tables.systemRead(async (tx) => {
+      const found = await tx.find('log_positions', { journal: name });
+      return found === undefined ? null : { segment: found.segment, offset: found.position };
+    });
+  const kept = new KeptJournal({ journal, keptTo, wake: () => keeper.wake(), clock, log });
+  return { keeper, journal: lifecycle.own('kept journal', kept) };
+}
+
+function keeperOf({ config, clock, log }: Common, { tables, nodeId }: Stores): LogKeeper {
+  return new LogKeeper({
+    dir: join(config.dataDir, 'logs'),
+    spool: join(config.dataDir, 'spool'),
+    workers: config.workers,
+    memoryMb: MEMORY_MB,
+    threads: Math.min(MOST_THREADS, availableParallelism()),
+    catalog: storedCatalog(tables, nodeId, clock),
+    clock,
+    log,
+  });
+}

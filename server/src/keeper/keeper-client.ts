@@ -1,0 +1,67 @@
+/** What can be asked of the keeper of this machine, wherever its process was started from. */
+import { SluiceError } from '../kernel/errors.ts';
+import type {
+  LogGroupQuery,
+  LogGroups,
+  LogPage,
+  LogPageQuery,
+  LogRow,
+  LogScope,
+  LogSelection,
+  LogStore,
+} from '../telemetry/log-query.ts';
+import type { KeeperState } from './keeper.ts';
+
+/** `resting`: not needed. `failing`: it died and is started again. `missing`: its engine does not load on this machine. */
+export type LogKeeperStatus = 'resting' | 'running' | 'failing' | 'missing';
+
+export interface KeeperHealth {
+  readonly status: LogKeeperStatus;
+  /** How often it died since the start. */
+  readonly restarts: number;
+  /** Of its process; null unless it runs and answers. */
+  readonly state: (KeeperState & { readonly rssMb: number }) | null;
+}
+
+/** Each question is `unavailable` while the keeper is away. */
+export abstract class KeeperClient implements LogStore {
+  /** Asks the keeper's process; `name` is one of the calls that `process.ts` answers. */
+  abstract ask(name: string, ...args: readonly unknown[]): Promise<unknown>;
+
+  /** There are records for it: starts it where it does not run. */
+  abstract wake(): void;
+
+  /** Does not start it. */
+  abstract health(): Promise<KeeperHealth>;
+
+  async page(selection: LogSelection, query: LogPageQuery): Promise<LogPage> {
+    return (await this.ask('page', selection, query)) as LogPage;
+  }
+
+  async groups(selection: LogSelection, query: LogGroupQuery): Promise<LogGroups> {
+    return (await this.ask('groups', selection, query)) as LogGroups;
+  }
+
+  async count(selection: LogSelection, most: number): Promise<number> {
+    return (await this.ask('count', selection, most)) as number;
+  }
+
+  async find(scope: LogScope, id: string): Promise<LogRow | null> {
+    return (await this.ask('find', scope, id)) as LogRow | null;
+  }
+
+  /** Resolves when everything that is in the journals now is in files. */
+  async flush(): Promise<void> {
+    await this.ask('flush');
+  }
+
+  /** Removes files whose records are all from before a time (milliseconds since the epoch); answers how many records. */
+  async forgetBefore(time: number): Promise<number> {
+    return (await this.ask('forgetBefore', time)) as number;
+  }
+}
+
+/** @param retryAfter seconds; null where waiting does not help */
+export function keeperAway(retryAfter: number | null): SluiceError {
+  return new SluiceError('unavailable', 'The logs cannot be read right now. Try again later.', { retryAfter });
+}
