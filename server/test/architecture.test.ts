@@ -590,8 +590,6 @@ describe('what files give to others', () => {
     'gateway/run-call.ts runCall',
     'gateway/tool-call.ts callTool',
     'http/buffer-pool.ts idleBufferBytes',
-    'keeper/log-keeper.ts LogKeeper',
-    'keeper/stored-catalog.ts storedCatalog',
     'kernel/clock.ts TestClock',
     'operations/tokens.ts countTokensSync',
     'resources/claim-limits.ts claimLimits',

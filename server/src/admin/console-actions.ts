@@ -11,7 +11,7 @@ import { clientAddress } from '../http/client-address.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { toIso } from '../resources/body-fields.ts';
 import type { Method } from '../resources/resource.ts';
-import type { LogSink, StoredLog } from '../store/ports.ts';
+import type { StoredLog, StoredRecords } from '../store/ports.ts';
 import { type AddressChangeDeps, ConfirmBody, confirmAddress } from './address-change.ts';
 import { consoleEntry, type EntryDeps } from './audit.ts';
 import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
@@ -26,7 +26,7 @@ export interface ConsoleCallDeps {
   /** Clock and signature of audit rows. */
   readonly audit: EntryDeps;
   /** Request logs, for the record that the console shows beside an answer. */
-  readonly logs: Pick<LogSink, 'list'>;
+  readonly records: Pick<StoredRecords, 'ofTrace'>;
   /** SLUICE_PUBLIC_URL without a trailing slash; a function because a free port is known only after listening. */
   readonly publicUrl: () => string;
   /**
@@ -86,6 +86,8 @@ const json = <R>(schema: z.ZodType<unknown, R>, status: 200 | 202 = 200) => ({ a
 const TRY_BODY_BYTES = 262_144;
 /** Newest records of a trace id that are searched for the user's own: callers choose trace ids, so others may have it. */
 const MOST_OF_A_TRACE = 100;
+/** How far back the page looks for what it has just sent. */
+const BACK_MS = 24 * 3_600_000;
 
 const place = z.object({ id: z.string(), slug: z.string(), name: z.string() }).meta({ title: 'ConsoleWorkspace' });
 
@@ -293,8 +295,8 @@ const readRecord = declare({
   params: z.strictObject({ traceId: z.string().min(1).max(256) }),
   answer: json(z.object({ object: z.literal('console_record'), record: record.nullable() })),
   run: async ({ deps, session: own, params }) => {
-    const query = { limit: MOST_OF_A_TRACE, traceId: params.traceId };
-    const { rows } = await deps.logs.list(tenantOf(own.principal), query);
+    const since = deps.audit.clock.now() - BACK_MS;
+    const rows = await deps.records.ofTrace(tenantOf(own.principal), params.traceId, since, MOST_OF_A_TRACE);
     // Only the user's own requests: everyone else's need the logs scopes of the administration API. A record is stored
     // moments after its answer, so "none" is an ordinary answer and the page asks again.
     const found = rows.find(({ user_id }) => user_id === own.principal.userId);

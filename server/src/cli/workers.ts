@@ -2,8 +2,8 @@
 import cluster, { type Worker } from 'node:cluster';
 import { fileURLToPath } from 'node:url';
 import type { Config } from '../config.ts';
-import { systemClock } from '../kernel/clock.ts';
 import { KeeperRelay } from '../keeper/worker-keeper.ts';
+import { systemClock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import { openDataDir } from '../store/disk/data-dir.ts';
 import { type Channel, serveWorker } from '../store/ipc/ipc.ts';

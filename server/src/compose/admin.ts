@@ -30,6 +30,8 @@ import { KEPT_LOGS } from '../resources/logs/reach.ts';
 import { SIMULATIONS } from '../resources/policies/simulation.ts';
 import { Services } from '../resources/services.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
+import type { StoredRecords } from '../store/ports.ts';
+import { storedRecords } from '../telemetry/stored-records.ts';
 import type { Common } from './common.ts';
 import type { Gateway } from './data-plane.ts';
 import type { Front } from './front.ts';
@@ -57,11 +59,13 @@ interface Parts {
 export async function openAdmin(common: Common, parts: Parts): Promise<void> {
   const { app } = parts.front;
   const mails = openMails(common, parts);
-  const deps = adminDeps(common, parts, mails);
+  const { clock, config } = common;
+  const records = storedRecords(parts.spools.logs.keeper, config.logDays, () => clock.now());
+  const deps = adminDeps(common, parts, records, mails);
   await registerAdmin(app, deps);
   registerOperator(app, { ...deps, health: parts.health });
   registerDocs(app, () => buildOpenApi(ACTIONS, common.version, dataPlanePaths()));
-  await registerConsole(app, consoleDeps(common, parts, mails));
+  await registerConsole(app, consoleDeps(common, parts, records, mails));
 }
 
 function openMails({ clock, log, lifecycle }: Common, { stores, shared, mailer }: Parts): LimitedMails | null {
@@ -71,7 +75,7 @@ function openMails({ clock, log, lifecycle }: Common, { stores, shared, mailer }
   return new LimitedMails({ counters, local: share?.counters ?? counters, clock: stores.storeClock, log, post });
 }
 
-function adminDeps(common: Common, parts: Parts, mails: LimitedMails | null): AdminDeps {
+function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: LimitedMails | null): AdminDeps {
   const { config, log, accessLog } = common;
   const { stores, shared, kept, front, gateway } = parts;
   const { tables, vault, storeClock } = stores;
@@ -92,38 +96,36 @@ function adminDeps(common: Common, parts: Parts, mails: LimitedMails | null): Ad
       await kept.watch.catchUp();
       kept.runtime.settle();
     },
-    services: servicesOf(common, parts, mails),
+    services: servicesOf(common, parts, records, mails),
   };
 }
 
 function servicesOf(
   { config, clock }: Common,
   { stores, spools, gateway, training }: Parts,
+  records: StoredRecords,
   mails: LimitedMails | null,
 ): Services {
-  const { logs } = stores;
   const { outside, fetcher } = gateway.services;
   const services = new Services()
     .provide(GUARDRAIL_INVOKER, createGuardrailInvoker({ outside, clock }))
     .provide(GATEWAYS, gatewayPings({ fetcher, clock }))
     .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
-    .provide(RECORDS, {
-      async find(tenant, id) {
-        const found = await logs.find(tenant, id);
-        if (found !== null) return found;
-        await spools.shipper.drain();
-        return logs.find(tenant, id);
-      },
-    })
+    .provide(RECORDS, records)
     .provide(KEPT_LOGS, { store: spools.logs.keeper, days: config.logDays })
-    .provide(TRACES, tracesOf(logs, spools.shipper, stores.storeClock))
-    .provide(SIMULATIONS, createSimulationRunner({ logs, countersFor: (time) => memoryCounters({ clock: time }) }));
+    .provide(TRACES, tracesOf(records, stores.storeClock))
+    .provide(SIMULATIONS, createSimulationRunner({ records, countersFor: (time) => memoryCounters({ clock: time }) }));
   return mails === null ? services : services.provide(MAILS, mails);
 }
 
-function consoleDeps({ clock, log }: Common, parts: Parts, mails: LimitedMails | null): ConsoleDeps {
+function consoleDeps(
+  { clock, log }: Common,
+  parts: Parts,
+  records: StoredRecords,
+  mails: LimitedMails | null,
+): ConsoleDeps {
   const { stores, kept, front, gateway } = parts;
-  const { tables, vault, storeClock, logs } = stores;
+  const { tables, vault, storeClock } = stores;
   const { sessions } = kept;
   const publicUrl = () => front.publicUrl();
   return {
@@ -133,7 +135,7 @@ function consoleDeps({ clock, log }: Common, parts: Parts, mails: LimitedMails |
     invitations: new Invitations({ tables, vault, clock: storeClock, sessions }),
     mailedLinks: new MailedLinks({ tables, vault, clock: storeClock, log, random: cryptoRandom, publicUrl, mails }),
     addresses: { tables, vault, clock: storeClock, mails },
-    logs,
+    records,
     publicUrl,
     dist: CONSOLE_DIST,
     tryRequest: tryThrough(gateway.plane),

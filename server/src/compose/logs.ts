@@ -1,8 +1,8 @@
 /** The stored records of this machine: the keeper that has them, and the journal of this process as far as it is in files. */
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { KeptJournal } from '../keeper/kept-journal.ts';
 import type { KeeperClient } from '../keeper/keeper-client.ts';
+import { KeptJournal } from '../keeper/kept-journal.ts';
 import { LogKeeper } from '../keeper/log-keeper.ts';
 import { storedCatalog } from '../keeper/stored-catalog.ts';
 import { serveKeeper, WorkerKeeper } from '../keeper/worker-keeper.ts';

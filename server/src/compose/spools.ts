@@ -48,8 +48,14 @@ export async function openSpools(common: Common, stores: Stores): Promise<Spools
   );
   if (worker.index === 1) {
     const { workers } = config;
-    lifecycle.own('adopted journals', adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log, keep: true }));
-    lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink, clock, log, keep: false }));
+    lifecycle.own(
+      'adopted journals',
+      adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log, keep: true }),
+    );
+    lifecycle.own(
+      'adopted ledgers',
+      adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink, clock, log, keep: false }),
+    );
   }
   return { journal, shipper, logs: kept, recorder: createRecorder(runId, journal, metrics), settlements };
 }

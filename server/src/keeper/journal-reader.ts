@@ -5,7 +5,10 @@ import { errorCode } from '../store/disk/files.ts';
 import { copyRecord } from '../store/disk/journal-line.ts';
 import type { LogPosition } from './catalog.ts';
 
-/** One process's, as it stands on the disk. */
+/** The journal of records of an older version (`import.ts`): no process writes it. */
+const IMPORTED = 'journal-imported';
+
+/** The journal of one process. */
 export interface FoundJournal {
   readonly dir: string;
   /** Its stable name. */
@@ -79,7 +82,7 @@ export class JournalReader {
 
   async #read(name: string, from: number): Promise<JournalChunk | null> {
     const handle = await open(join(this.dir, name), 'r').catch(unlessGone);
-    // Whoever writes the journal has let go of it meanwhile: it is in files.
+    // The process that writes the journal has let go of it meanwhile: it is in files.
     if (handle === undefined) return null;
     try {
       const bytes = await this.#fill(handle, from);
@@ -149,10 +152,11 @@ export async function journalsIn(spool: string): Promise<FoundJournal[]> {
   const found: FoundJournal[] = [];
   for (const folder of await readdir(spool).catch(() => [])) {
     const match = /^journal(?:-(\d+))?$/.exec(folder);
-    if (match === null) continue;
+    if (match === null && folder !== IMPORTED) continue;
     const dir = join(spool, folder);
     const journal = (await readFile(join(dir, 'journal-id'), 'utf8').catch(() => '')).trim();
-    if (journal !== '') found.push({ dir, journal, worker: Number(match[1] ?? 1) });
+    if (journal !== '')
+      found.push({ dir, journal, worker: match === null ? Number.POSITIVE_INFINITY : Number(match[1] ?? 1) });
   }
   return found;
 }

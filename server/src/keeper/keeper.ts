@@ -24,7 +24,7 @@ export interface KeeperOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly newId: () => string;
-  /** Processes that write journals now. Others are of processes that are no more: nobody else lets go of their segments. */
+  /** Processes that write journals now. Others are of processes that are no more: the keeper lets go of their segments. */
   readonly workers: number;
   readonly flushRecords?: number;
   readonly flushBytes?: number;
@@ -118,7 +118,7 @@ export class Keeper {
       await this.flush();
       return true;
     }
-    // Past what a process left behind that was killed while it wrote: nobody waits for that any more.
+    // Half a line of a process that was killed while it wrote must not wait here for ever.
     if (this.#tail.records === 0) await this.#serial(() => this.#flush());
     if (await this.#merge()) return true;
     return this.#tail.records !== before;

@@ -1,7 +1,7 @@
 /**
  * The journal of one process and the keeper of its machine: wakes the keeper when records wait, and lets go of segments once
- * everything in them is in log files. What is in files is read from the list of files, so that it holds for every worker and
- * after every restart.
+ * everything in them is in log files. It reads that from the list of files, so that it holds for every worker and after every
+ * restart.
  */
 import type { Clock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
@@ -93,7 +93,7 @@ export class KeptJournal implements Closable {
 }
 
 /** Bytes of segments that come after a place. */
-export function bytesBehind(segments: readonly Segment[], position: JournalPosition | null): number {
+function bytesBehind(segments: readonly Segment[], position: JournalPosition | null): number {
   return segments.reduce((sum, { name, size }) => {
     if (position === null || name > position.segment) return sum + size;
     return name === position.segment ? sum + Math.max(0, size - position.offset) : sum;

@@ -36,7 +36,16 @@ async function main(): Promise<void> {
     // Some containers refuse it; the keeper works all the same.
   }
   const settings = JSON.parse(process.argv[2] ?? '{}') as KeeperSettings;
-  const { dir, spool, workers, memoryMb, threads, tickMs = TICK_MS, restMs = REST_MS, mostRssMb = MOST_RSS_MB } = settings;
+  const {
+    dir,
+    spool,
+    workers,
+    memoryMb,
+    threads,
+    tickMs = TICK_MS,
+    restMs = REST_MS,
+    mostRssMb = MOST_RSS_MB,
+  } = settings;
   let engine: Engine;
   try {
     engine = await openEngine({ memory: `${memoryMb}MB`, threads, temporary: `${dir}/spill` });

@@ -3,7 +3,7 @@
  * passes messages on and reads none.
  */
 import type { Clock } from '../kernel/clock.ts';
-import { type KeeperHealth, KeeperClient, keeperAway } from './keeper-client.ts';
+import { KeeperClient, type KeeperHealth, keeperAway } from './keeper-client.ts';
 import { Channel, type Message } from './messages.ts';
 
 /** To the primary process, or from it to one worker. */

@@ -319,3 +319,21 @@ export interface LogWalk {
 
 /** A record as it was written by `telemetry/record.ts`, parsed. */
 export type StoredLog = Record<string, unknown> & { id: string; node: string; seq: number; time: number };
+
+export interface RecordWalk {
+  /** Milliseconds since the epoch: from (included), to (excluded). */
+  readonly from: number;
+  readonly to: number;
+  /** The last record that was read; null for the first page. */
+  readonly after: Pick<StoredLog, 'time' | 'id'> | null;
+  readonly limit: number;
+}
+
+/** Stored records as they were written, for what reads records and not columns (`telemetry/stored-records.ts`). */
+export interface StoredRecords {
+  find(tenant: TenantContext, id: string): Promise<StoredLog | null>;
+  /** The newest records of a trace, of those since a time (milliseconds since the epoch), newest first. */
+  ofTrace(tenant: TenantContext, traceId: string, since: number, limit: number): Promise<StoredLog[]>;
+  /** A page of records, oldest first; those of one millisecond by their ids. It has what limits go by, and no more. */
+  walk(tenant: TenantContext, walk: RecordWalk): Promise<StoredLog[]>;
+}

@@ -65,7 +65,7 @@ describe.each(['sqlite', 'postgres'] as const)('invites on %s', (engine) => {
         mails: null,
       }),
       log: silentLog,
-      logs: { list: async () => ({ total: 0, rows: [] }) },
+      records: { ofTrace: async () => [] },
       publicUrl: () => PUBLIC_URL,
       dist: '/nonexistent',
       tryRequest: () => undefined,

@@ -47,9 +47,14 @@ describe('requests that a server has answered', () => {
     const ids = await chat(5, 'ada');
     const { data } = (await ask(`/logs?${range()}`)) as { data: Json[] };
     expect(data.map(({ id }) => id)).toEqual(ids);
-    expect(data[0]).toMatchObject({ provider: 'sandbox', status: 200, metadata: { _user: 'ada' }, path: '/v1/chat/completions' });
+    expect(data[0]).toMatchObject({
+      provider: 'sandbox',
+      status: 200,
+      metadata: { _user: 'ada' },
+      path: '/v1/chat/completions',
+    });
     expect(await ask(`/logs/${ids[2]}`)).toMatchObject({ _id: ids[2], response: { status: 200 } });
-    expect(await ask(`/logs/${ids[2]}/decision`)).toMatchObject({ id: ids[2] });
+    expect(await ask(`/logs/${ids[2]}/decision`)).toMatchObject({ request_id: ids[2] });
     const graph = (await ask(`/analytics/graphs/requests?${range()}`)) as { summary: Json; data_points: Json[] };
     expect(graph.summary).toMatchObject({ total: 5 });
     expect(graph.data_points.reduce((sum, { total }) => sum + Number(total), 0)).toBe(5);

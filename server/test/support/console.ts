@@ -161,7 +161,7 @@ export async function consoleServer(options: {
     log: silentLog,
     publicUrl,
     dist: options.dist ?? CONSOLE_DIST,
-    logs: { list: async (_tenant, { limit }) => ({ total: 0, rows: (logs?.() ?? []).slice(0, limit) }) },
+    records: { ofTrace: async (_tenant, _trace, _since, limit) => (logs?.() ?? []).slice(0, limit) },
     tryRequest,
   });
   const address = await app.listen({ host: '127.0.0.1', port: 0 });

@@ -265,7 +265,7 @@ describe('a simulation', () => {
 
   it('of which an organisation runs two already is refused until one has ended, and keeps no other from its own', async () => {
     const desk = createSimulationRunner({
-      logs: { walk: async () => [] },
+      records: { walk: async () => [] },
       countersFor: (time) => memoryCounters({ clock: time }),
     });
     const ends: (() => void)[] = [];

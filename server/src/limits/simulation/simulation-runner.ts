@@ -1,10 +1,10 @@
 /** Where simulations are asked for: a few at once, so that they never take a node away from its requests. */
 import { SluiceError } from '../../kernel/errors.ts';
-import type { LogSink } from '../../store/ports.ts';
+import type { StoredRecords } from '../../store/ports.ts';
 import type { CountersFor } from './rates.ts';
 
 export interface SimulationSource {
-  readonly logs: Pick<LogSink, 'walk'>;
+  readonly records: Pick<StoredRecords, 'walk'>;
   readonly countersFor: CountersFor;
 }
 

@@ -1,6 +1,6 @@
 /** What the API shows of stored requests: `/logs`. */
 import { z } from 'zod';
-import type { LogSink } from '../../store/ports.ts';
+import type { StoredRecords } from '../../store/ports.ts';
 import { decisionOf, decisionSchema } from '../../telemetry/decision.ts';
 import { logGroups } from '../analytics/groups.ts';
 import type { Resource } from '../define.ts';
@@ -14,7 +14,7 @@ import { isSeen, sightOf, withoutMetadata } from './sight.ts';
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-export const RECORDS = new Service<Pick<LogSink, 'find'>>('store of request records');
+export const RECORDS = new Service<Pick<StoredRecords, 'find'>>('store of request records');
 
 const decision = action({
   id: 'logs.decision',

@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import { nextTurn } from '../../kernel/turns.ts';
 import type { PolicyPlace } from '../../limits/policies/conditions.ts';
 import { type Engine, type Replayed, replay, type Value } from '../../limits/simulation/replay.ts';
 import type { SimulationRunner, SimulationSource } from '../../limits/simulation/simulation-runner.ts';
@@ -23,7 +24,8 @@ const DAY = 24 * HOUR;
 export const MAX_DAYS = 92;
 /** Records that one simulation reads at most. */
 const MAX_RECORDS = 1_000_000;
-/** Records that are taken apart at once: a few milliseconds. */
+/** Records that are asked for at once, and that are taken apart at once: a few milliseconds. */
+const READ = 600;
 const PAGE = 120;
 const MAX_VALUES = 100;
 const STEPS = [MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY];
@@ -186,7 +188,7 @@ export interface Simulated<M, H> {
 
 export async function simulate<M, H>(
   { principal }: Pick<Call, 'principal'>,
-  { logs }: SimulationSource,
+  { records }: SimulationSource,
   signal: AbortSignal,
   simulated: Simulated<M, H>,
 ): Promise<SimulationAnswer> {
@@ -194,6 +196,7 @@ export async function simulate<M, H>(
   const { from, to } = range;
   const stepMs = STEPS.find((step) => (to - from) / step <= MAX_STEPS) ?? DAY;
   const tenant = tenantOf(principal, place.workspaceId);
+  let read: StoredLog[] = [];
   const found = await replay(engine, {
     kind,
     type,
@@ -202,7 +205,11 @@ export async function simulate<M, H>(
     to,
     stepMs,
     signal,
-    page: (after: StoredLog | null) => logs.walk(tenant, { from: countedFrom, to, after, limit: PAGE }),
+    page: async (after: StoredLog | null) => {
+      if (read.length > 0) await nextTurn();
+      else read = await records.walk(tenant, { from: countedFrom, to, after, limit: READ });
+      return read.splice(0, PAGE);
+    },
     maxRecords: MAX_RECORDS,
   });
   const reasons = [...simulated.reasons, ...reasonsOf(simulated, found)];

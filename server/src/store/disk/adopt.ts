@@ -13,7 +13,13 @@ import { type Shipper, type ShipTarget, startShipper } from './shipper.ts';
 export function adoptJournals(
   spool: string,
   names: RegExp,
-  parts: { readonly workers: number; readonly sink: ShipTarget; readonly clock: Clock; readonly log: Log; readonly keep: boolean },
+  parts: {
+    readonly workers: number;
+    readonly sink: ShipTarget;
+    readonly clock: Clock;
+    readonly log: Log;
+    readonly keep: boolean;
+  },
 ): Closable {
   const { workers, sink, clock, log, keep } = parts;
   let closed = false;
