@@ -238,3 +238,23 @@ it.each([
 ])('listening on %s with the public address %s warns about its links: %s', (host, publicUrl, warns) => {
   expect(linksGoNowhere({ host, publicUrl })).toBe(warns);
 });
+
+describe('HEADERS_TO_METADATA', () => {
+  const names = (text: string) => loadConfig([], { HEADERS_TO_METADATA: text }, '/nowhere').headersToMetadata;
+
+  it('names headers in any letter case, each once; none by default', () => {
+    expect(names('X-Team, x-site,X-TEAM')).toEqual(['x-team', 'x-site']);
+    expect(loadConfig([], {}, '/nowhere').headersToMetadata).toEqual([]);
+  });
+
+  it('leaves out headers that carry credentials', () => {
+    expect(names('authorization,x-team,Cookie,x-api-key,x-gateway-api-key,x-gateway-aws-secret-access-key')).toEqual([
+      'x-team',
+    ]);
+  });
+
+  it.each(['a b', 'x:y', 'x'.repeat(129), Array.from({ length: 17 }, (_, i) => `x-${i}`).join(',')])(
+    'stops the start with %s',
+    (text) => expect(() => names(text)).toThrow('allowed is a comma-separated list of at most 16 header names'),
+  );
+});

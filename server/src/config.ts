@@ -49,6 +49,8 @@ export interface Config {
   readonly trustedHosts: readonly string[];
   readonly trustedProxies: readonly string[];
   readonly headerAliases: readonly string[];
+  /** Headers of requests that are copied into their metadata; lower case, no credentials. */
+  readonly headersToMetadata: readonly string[];
   readonly logLevel: 'debug' | 'info' | 'warn' | 'error';
   readonly logFormat: 'pretty' | 'json';
   readonly accessLog: 'none' | 'errors' | 'all';
@@ -298,6 +300,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     trustedHosts: must(get('SLUICE_TRUSTED_HOSTS')),
     trustedProxies: must(get('SLUICE_TRUSTED_PROXIES')),
     headerAliases: must(get('SLUICE_HEADER_ALIASES')),
+    headersToMetadata: must(get('HEADERS_TO_METADATA')),
     logLevel: must(get('SLUICE_LOG_LEVEL')),
     logFormat: must(get('SLUICE_LOG_FORMAT')),
     accessLog: must(get('SLUICE_ACCESS_LOG')),

@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { parseTrustedProxies } from './http/client-address.ts';
 import { parseTrustedHosts } from './http/trusted-hosts.ts';
+import { isCredentialHeader, OWN_PREFIX, SIGN_IN_HEADERS } from './kernel/header-names.ts';
 import { Secret } from './kernel/secret.ts';
 import { parseMasterKeys } from './store/keyring.ts';
 
@@ -62,6 +63,7 @@ export interface Variable<T> {
 }
 
 const variable = <T>(v: Variable<T>): Variable<T> => v;
+const isSignIn = (name: string) => SIGN_IN_HEADERS.some((known) => known === name);
 const list = (text: string): string[] =>
   text
     .split(',')
@@ -310,6 +312,17 @@ export const VARIABLES = {
     fallback: 'false',
     allowed: 'true or false',
     parse: (text) => (text === 'true' ? true : text === 'false' ? false : undefined),
+  }),
+  HEADERS_TO_METADATA: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of at most 16 header names such as x-team',
+    parse: (text) => {
+      const names = list(text).map((entry) => entry.toLowerCase());
+      if (names.length > 16 || !names.every((name) => /^[a-z0-9!#$%&'*+.^_`|~-]{1,128}$/.test(name))) return undefined;
+      // Metadata is shown in records and sent to webhooks: no credential may be in it.
+      const secret = (name: string) => isCredentialHeader(name) || isSignIn(name) || name.startsWith(OWN_PREFIX);
+      return [...new Set(names)].filter((name) => !secret(name));
+    },
   }),
   BLOCK_INLINE_CONFIG: variable({
     fallback: 'false',

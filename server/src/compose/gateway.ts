@@ -66,6 +66,7 @@ export function gatewayServices(common: Common, parts: GatewayParts): GatewaySer
       openGuardrailFeedback({ tables, clock: storeClock, log }),
     ),
     outside: (organisationId) => checkHttpClient({ fetcher, egress, clock, organisationId }),
+    headersToMetadata: config.headersToMetadata,
     unpriced: config.unpriced,
     unrecorded: config.unrecorded,
     clock: given.clock ?? clock,

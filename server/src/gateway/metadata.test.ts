@@ -1,19 +1,23 @@
 import { expect, it } from 'vitest';
 import { callerWith, workspaceWith } from '../../test/support/caller.ts';
 import { testExchange } from '../../test/support/exchange.ts';
-import { metadataOf, metadataUnder } from './metadata.ts';
+import { headerJson } from '../kernel/text.ts';
+import { defaultMetadata, MAX_DEFAULT_KEYS } from '../resources/body-fields.ts';
+import { copiedHeaders, metadataOf, metadataUnder } from './metadata.ts';
 
 interface Given {
   readonly headers?: Record<string, string>;
   readonly key?: Record<string, string>;
   readonly workspace?: Record<string, string>;
   readonly user?: string;
+  /** The setting `HEADERS_TO_METADATA`. */
+  readonly copied?: readonly string[];
 }
 
-function metadata({ headers = {}, key, workspace, user }: Given) {
+function metadata({ headers = {}, key, workspace, user, copied = [] }: Given) {
   const { request } = testExchange({ headers });
   request.principal = callerWith({ defaults: key === undefined ? {} : { metadata: key } });
-  return metadataOf(request, workspaceWith({ metadata: workspace ?? null }), user);
+  return metadataOf(request, workspaceWith({ metadata: workspace ?? null }), copiedHeaders(request, copied), user);
 }
 
 const header = (value: unknown) => ({ 'x-gateway-metadata': JSON.stringify(value) });
@@ -81,4 +85,44 @@ it('baggage and the user of the body take the room that is left, and refuse noth
   expect(metadata({ headers: { baggage: `${'k'.repeat(129)}=x,a=${encodeURIComponent('😀'.repeat(128))}` } })).toEqual({
     a: '😀'.repeat(128),
   });
+});
+
+/** As Node.js reads bytes of UTF-8 in a header. */
+const sent = (text: string) => Buffer.from(text).toString('latin1');
+
+it('texts of any language arrive as they were sent, as UTF-8 or escaped; what is no UTF-8 is Latin-1', () => {
+  const text = '{"team":"Müller 検索 😀"}';
+  expect(metadata({ headers: { 'x-gateway-metadata': sent(text) } })).toEqual({ team: 'Müller 検索 😀' });
+  expect(metadata({ headers: { 'x-gateway-metadata': headerJson(JSON.parse(text)) } })).toEqual(JSON.parse(text));
+  expect(metadata({ headers: { 'x-gateway-metadata': '{"team":"M\u00fcller"}' } })).toEqual({ team: 'Müller' });
+  expect(metadata({ headers: header({ a: sent('é'.repeat(128)) }) })).toEqual({ a: 'é'.repeat(128) });
+});
+
+it('headers that the server copies are metadata over the caller’s own, and under that of its key and workspace', () => {
+  const headers = {
+    ...header({ 'x-team': 'told', 'x-site': 'told' }),
+    'x-team': sent('Müller'),
+    'x-area': 'a',
+    'x-other': 'o',
+  };
+  const copied = ['x-team', 'x-area', 'x-absent'];
+  expect(metadata({ headers, copied })).toEqual({ 'x-team': 'Müller', 'x-area': 'a', 'x-site': 'told' });
+  expect(metadata({ headers, copied, key: { 'x-team': 'key' }, workspace: { 'x-area': 'w' } })).toEqual({
+    'x-team': 'key',
+    'x-area': 'w',
+    'x-site': 'told',
+  });
+  expect(metadata({ headers: { 'x-team': 'a' }, copied })).toEqual({ 'x-team': 'a' });
+  expect(metadata({ copied })).toBeNull();
+});
+
+it('a copied header that is too long is cut, so that limits by metadata still count it', () => {
+  expect(metadata({ headers: { 'x-team': '😀'.repeat(200) }, copied: ['x-team'] })).toEqual({
+    'x-team': '😀'.repeat(128),
+  });
+});
+
+it('the defaults of a key and its workspace leave room for each other', () => {
+  const most = (prefix: string) => defaultMetadata.parse(some(MAX_DEFAULT_KEYS, prefix));
+  expect(Object.keys(metadata({ key: most('k'), workspace: most('w') }) ?? {})).toHaveLength(2 * MAX_DEFAULT_KEYS);
 });

@@ -1,6 +1,7 @@
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject } from '../kernel/json.ts';
 import { parseJson } from '../kernel/json-exact.ts';
+import { headerText } from '../kernel/text.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { RequestContext } from './request-context.ts';
 
@@ -13,13 +14,17 @@ const MAX_KEYS = 64;
 const isLonger = (text: string, most: number): boolean => text.length > most && [...text].length > most;
 
 /**
- * Metadata of a request. For the same key the workspace's defaults win over the API key's, these over the request's header,
- * and that over W3C baggage; `user`, where the body names one, fills `_user` when nothing else does. Baggage and `user` take
- * the room that is left. Throws `malformed_call` (400) for more than 64 keys, or a value of more than 128 characters.
+ * Metadata of a request. For the same key the workspace's defaults win over the API key's, these over `copied`, these over
+ * the header x-gateway-metadata, and that over W3C baggage; `user`, where the body names one, fills `_user` when nothing else
+ * does. Baggage and `user` take the room that is left. Throws `malformed_call` (400) for more than 64 keys, or a value of
+ * more than 128 characters.
+ *
+ * @param copied `copiedHeaders` of the request
  */
 export function metadataOf(
   request: RequestContext,
   snapshot: WorkspaceSnapshot,
+  copied: Readonly<Record<string, string>> | null,
   user: string | undefined,
 ): Record<string, string> | null {
   const header = request.header('x-gateway-metadata');
@@ -28,18 +33,35 @@ export function metadataOf(
   if (
     header === undefined &&
     baggage === undefined &&
+    copied === null &&
     fromKey === undefined &&
     snapshot.metadata === null &&
     user === undefined
   )
     return null;
-  const out: Record<string, string> = header === undefined ? {} : parseHeader(header);
-  Object.assign(out, fromKey, snapshot.metadata);
+  const out: Record<string, string> = header === undefined ? {} : parseHeader(headerText(header));
+  Object.assign(out, copied, fromKey, snapshot.metadata);
   let keys = checked(out);
   if (baggage !== undefined)
     for (const [key, value] of Object.entries(parseBaggage(baggage)))
       if (!Object.hasOwn(out, key) && keys++ < MAX_KEYS) out[key] = value;
   if (user !== undefined && out._user === undefined && !isLonger(user, MAX_VALUE) && keys < MAX_KEYS) out._user = user;
+  return out;
+}
+
+/**
+ * The headers of a request that the setting `HEADERS_TO_METADATA` names, as metadata; null without any. A longer value is cut
+ * to 128 characters: it would still be counted and judged.
+ */
+export function copiedHeaders(request: RequestContext, names: readonly string[]): Record<string, string> | null {
+  let out: Record<string, string> | null = null;
+  for (const name of names) {
+    const value = request.header(name);
+    if (value === undefined) continue;
+    out ??= {};
+    const text = headerText(value);
+    out[name] = isLonger(text, MAX_VALUE) ? [...text].slice(0, MAX_VALUE).join('') : text;
+  }
   return out;
 }
 

@@ -3,6 +3,7 @@ import type { Principal } from '../auth/principal.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { pathOnly } from '../kernel/path-only.ts';
+import { headerText } from '../kernel/text.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 
 /** The clocks that a request is timed by. */
@@ -103,8 +104,7 @@ function parentOf(traceparent: string): RegExpExecArray | null {
 function spanName(request: RequestContext): string | undefined {
   const value = request.header('x-gateway-span-name');
   if (value === undefined) return undefined;
-  // Header values are read as Latin-1, and programs send UTF-8.
-  const name = Buffer.from(value, 'latin1').toString('utf8');
+  const name = headerText(value);
   return SPAN_NAME.test(name) ? name : undefined;
 }
 

@@ -18,7 +18,7 @@ import { takeConcurrency } from './concurrency.ts';
 import { gatewayCredential } from './credential.ts';
 import { finish } from './finish.ts';
 import { guardsOf, hookResults } from './guardrail-state.ts';
-import { metadataOf } from './metadata.ts';
+import { copiedHeaders, metadataOf } from './metadata.ts';
 import type { Ending } from './outcome.ts';
 import { pinSnapshot } from './pin-snapshot.ts';
 import { headOf, recordOf } from './record.ts';
@@ -113,7 +113,10 @@ async function begin(call: Call & ContextHead): Promise<void> {
   takeConcurrency(services, call.organisationId);
   call.entered = true;
   await pinSnapshot(services.runtime, call);
-  if (call.snapshot !== null) call.metadata = metadataOf(call, call.snapshot, undefined);
+  if (call.snapshot !== null) {
+    const copied = copiedHeaders(call, services.headersToMetadata);
+    call.metadata = metadataOf(call, call.snapshot, copied, undefined);
+  }
   if (services.unrecorded === 'refuse' && services.recorder.failing) {
     throw new SluiceError(
       'out_of_service',

@@ -38,6 +38,8 @@ export interface GatewayServices extends AccountServices {
   readonly outside: (organisationId: string) => CheckHttpClientFactory;
   /** Where the feedback goes that guardrails give by their verdicts. */
   readonly guardrailFeedback: Pick<GuardrailFeedback, 'note'>;
+  /** Headers of requests that are copied into their metadata; lower case, no credentials. */
+  readonly headersToMetadata: readonly string[];
   /** What limits on cost do with what has no known price, where a limit has no rule itself. */
   readonly unpriced: Readonly<UnpricedRule>;
   /** What becomes of requests while their records cannot be written. */

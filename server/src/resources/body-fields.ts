@@ -35,6 +35,15 @@ export const providerId = z
   .max(64)
   .regex(/^[a-z0-9][a-z0-9._-]*$/, 'must be the id of a base provider, such as "openai"');
 
+/** Half of what a request may have: what a key and its workspace say always fits together. */
+export const MAX_DEFAULT_KEYS = 32;
+
+/** Metadata that a key or workspace gives to each of its requests: at most 32 keys; keys 1..128, values up to 128 code points. */
+export const defaultMetadata = z.record(text(128, 1), text(128)).check((check) => {
+  if (Object.keys(check.value).length > MAX_DEFAULT_KEYS)
+    check.issues.push({ code: 'custom', input: check.value, message: `must have at most ${MAX_DEFAULT_KEYS} keys` });
+});
+
 /** String map of at most 50 tags; keys 1..128, values up to 256 code points. */
 export const tags = z.record(text(128, 1), text(256)).superRefine((value, context) => {
   if (Object.keys(value).length > 50) context.addIssue({ code: 'custom', message: 'must have at most 50 tags' });

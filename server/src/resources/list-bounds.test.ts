@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { z } from 'zod';
 import { CHECKS } from '../guardrails/checks/index.ts';
@@ -20,22 +21,24 @@ interface Definition {
   readonly getter?: () => z.core.$ZodType;
 }
 
-const BOUNDS: ReadonlySet<string> = new Set(['max_length', 'length_equals']);
+/** A check of a list that says how many items it may have. */
+interface Bound {
+  readonly check: string;
+  readonly maximum?: number;
+  readonly length?: number;
+}
 
-/** Every list in a schema, and whether it says how many items it may have at most. */
-function listsIn(schema: z.core.$ZodType, path: string): [path: string, bounded: boolean][] {
+type List = readonly [path: string, most: number | null];
+
+/** Every list in a schema, and how many items it may have at most; null where it does not say. */
+function listsIn(schema: z.core.$ZodType, path: string): List[] {
   const def = schema._zod.def as Definition;
   const { element, shape = {}, catchall, valueType, options = [], innerType, left, right } = def;
-  const bounded = (schema._zod.def.checks ?? []).some(
-    ({
-      _zod: {
-        def: { check },
-      },
-    }) => BOUNDS.has(check),
-  );
+  const bounds = (schema._zod.def.checks ?? []).map(({ _zod }) => _zod.def as Bound);
+  const bound = bounds.find(({ check }) => check === 'max_length' || check === 'length_equals');
   const below = (inner: z.core.$ZodType | undefined, more = '') => (inner ? listsIn(inner, path + more) : []);
   return [
-    ...(element === undefined ? [] : ([[path, bounded]] as [string, boolean][])),
+    ...(element === undefined ? [] : [[path, bound?.maximum ?? bound?.length ?? null] as const]),
     ...below(element, '[]'),
     ...Object.entries(shape).flatMap(([name, inner]) => below(inner, `.${name}`)),
     ...below(catchall, '.*'),
@@ -46,7 +49,7 @@ function listsIn(schema: z.core.$ZodType, path: string): [path: string, bounded:
 }
 
 const unbounded = (schema: z.core.$ZodType, path: string) =>
-  listsIn(schema, path).flatMap(([at, bounded]) => (bounded ? [] : [at]));
+  listsIn(schema, path).flatMap(([at, most]) => (most === null ? [at] : []));
 
 it('each list in a body of the administration, in a config and among the parameters of a check has a maximum', () => {
   const schemas: [z.core.$ZodType, string][] = [
@@ -60,6 +63,20 @@ it('each list in a body of the administration, in a config and among the paramet
     expect.arrayContaining(['guardrails.create.checks', 'config.targets', 'default.contains.words']),
   );
   expect(schemas.flatMap(([schema, path]) => unbounded(schema, path))).toEqual([]);
+});
+
+it('the guide of checks names the maximum of each list among their parameters', () => {
+  const guide = readFileSync(new URL('../../../docs/guides/guardrail-checks.md', import.meta.url), 'utf8');
+  const table = guide.slice(guide.indexOf('**Lists** among the parameters')).split('\n\n')[1] ?? '';
+  const names = (cell = '') => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name);
+  const written = table.split('\n').flatMap((row) => {
+    const [, checks, paths, most = ''] = row.split('|');
+    return names(checks).flatMap((check) => names(paths).map((path) => `${check} ${path} ${most.replaceAll(' ', '')}`));
+  });
+  const lists = [...CHECKS].flatMap(([id, { parameters }]) =>
+    listsIn(parameters, '').map(([path, most]) => `${id} ${path.slice(1)} ${most}`),
+  );
+  expect(written.sort()).toEqual([...new Set(lists)].sort());
 });
 
 it('a list without a maximum is found wherever it is', () => {

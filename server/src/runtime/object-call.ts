@@ -49,6 +49,8 @@ export interface ObjectCall {
   readonly query: URLSearchParams;
   /** A request header; lower-case name, aliases already applied. */
   readonly header: (name: string) => string | undefined;
+  /** Metadata that the server makes of headers of the request; null without any. */
+  readonly copiedHeaders: Readonly<Record<string, string>> | null;
   /** The account that headers, config or key defaults name; null when they name none. */
   readonly account: Account | null;
   /** What to answer when an account is needed and none was named. */

@@ -249,6 +249,7 @@ export async function batchWorld(
         params: parts.params ?? {},
         query: new URLSearchParams(parts.query ?? ''),
         header: (name) => parts.headers?.[name],
+        copiedHeaders: null,
         account: null,
         unnamed: new SluiceError('malformed_call', 'No provider is named.'),
         managed: true,

@@ -34,7 +34,7 @@ export function testExchange(
   } = given;
   const incoming = inProcessRequest(method, url, headers);
   const clock = new TestClock();
-  const all = { clock, storeClock: clock, ...services } as Services;
+  const all = { clock, storeClock: clock, headersToMetadata: [], ...services } as unknown as Services;
   const x: Exchange & { readonly request: RequestHead } = new Exchange(
     all,
     OPERATIONS[operation],

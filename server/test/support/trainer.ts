@@ -404,6 +404,7 @@ export function objectCall(
     params: given.id === undefined ? {} : { fine_tuning_job_id: given.id },
     query: new URLSearchParams(given.query ?? {}),
     header: (name) => given.headers?.[name],
+    copiedHeaders: null,
     account: null,
     unnamed: new SluiceError('malformed_call', 'No provider is named.'),
     managed: true,

@@ -252,6 +252,7 @@ function call(operation: OperationId, workspaceId: string, more: Partial<ObjectC
     params: {},
     query: new URLSearchParams(),
     header: () => undefined,
+    copiedHeaders: null,
     account,
     unnamed: null,
     managed: false,

@@ -127,6 +127,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
         log: silentLog,
         node: 'n',
       }),
+      headersToMetadata: [],
       unpriced: 'serve',
       unrecorded: 'refuse',
       random: () => 0,

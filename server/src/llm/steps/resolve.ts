@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { metadataOf, metadataUnder } from '../../gateway/metadata.ts';
+import { copiedHeaders, metadataOf, metadataUnder } from '../../gateway/metadata.ts';
 import { hostFault } from '../../http/host-fault.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { parseJson } from '../../kernel/json-exact.ts';
@@ -33,7 +33,15 @@ const MAX_PLANS = 1000;
 export function resolve(
   x: HeadUses<
     'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
-    'clock' | 'egress' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
+    | 'clock'
+    | 'egress'
+    | 'headersToMetadata'
+    | 'paths'
+    | 'pricer'
+    | 'recorder'
+    | 'storeClock'
+    | 'timeouts'
+    | 'unrecorded'
   >,
 ): void | Promise<void> {
   const {
@@ -46,11 +54,21 @@ export function resolve(
 function plan(
   x: HeadUses<
     'attempt' | 'limits' | 'outcome' | 'request' | 'execution',
-    'clock' | 'egress' | 'paths' | 'pricer' | 'recorder' | 'storeClock' | 'timeouts' | 'unrecorded'
+    | 'clock'
+    | 'egress'
+    | 'headersToMetadata'
+    | 'paths'
+    | 'pricer'
+    | 'recorder'
+    | 'storeClock'
+    | 'timeouts'
+    | 'unrecorded'
   >,
   snapshot: WorkspaceSnapshot,
 ): void | Promise<void> {
-  x.request.metadata = metadataOf(x.request, snapshot, bodyText(x.request.body, 'user'));
+  const { headersToMetadata: names } = x.services;
+  const copied = names.length === 0 ? null : copiedHeaders(x.request, names);
+  x.request.metadata = metadataOf(x.request, snapshot, copied, bodyText(x.request.body, 'user'));
   const defaults = x.request.principal?.defaults;
   const header = x.request.header('x-gateway-config');
   if (header !== undefined && defaults?.allow_config_override === false) {

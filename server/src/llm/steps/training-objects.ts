@@ -3,6 +3,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { tenantOf } from '../../auth/tenant.ts';
+import { copiedHeaders } from '../../gateway/metadata.ts';
 import { hasUnreadBody } from '../../http/read-body.ts';
 import { uploadBody } from '../../http/upload-body.ts';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -97,7 +98,7 @@ function openUpload(x: Uses<'outcome' | 'request', 'clock'>): Readable | null {
 }
 
 function callOf(
-  x: Uses<'attempt' | 'guard' | 'outcome' | 'request', 'clock' | 'egress' | 'paths' | 'timeouts'>,
+  x: Uses<'attempt' | 'guard' | 'outcome' | 'request', 'clock' | 'egress' | 'headersToMetadata' | 'paths' | 'timeouts'>,
   upload: Readable | null,
   signal: AbortSignal,
   budgets: ObjectBudgets,
@@ -116,6 +117,7 @@ function callOf(
     params: x.request.params,
     query: new URLSearchParams((x.request.incoming.url ?? '').split('?')[1] ?? ''),
     header: (name) => x.request.header(name),
+    copiedHeaders: copiedHeaders(x.request, x.services.headersToMetadata),
     account: target === null ? null : accountOf(x.request, target),
     unnamed: target === null ? unnamedProvider(x, null) : null,
     managed: isManaged(x.request),
@@ -176,7 +178,8 @@ class ObjectBudgets {
     } = x;
     if (principal === null || snapshot === null) throw new SluiceError('internal', 'The caller is not known yet.');
     // As for a request with these headers (`metadata.ts`).
-    const all = { ...x.request.metadata, ...options, ...principal.defaults.metadata, ...snapshot.metadata };
+    const copied = copiedHeaders(x.request, x.services.headersToMetadata);
+    const all = { ...x.request.metadata, ...options, ...copied, ...principal.defaults.metadata, ...snapshot.metadata };
     const metadata = Object.keys(all).length === 0 ? null : all;
     const stored = account?.stored ?? null;
     const model = x.outcome.asked(x.request);

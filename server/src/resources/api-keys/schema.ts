@@ -1,21 +1,22 @@
 /** Bodies and answers of API keys. */
 import { z } from 'zod';
-import { description, isoDate, name, rateLimitAnswer, rateLimits, text, usageLimit } from '../body-fields.ts';
+import {
+  defaultMetadata,
+  description,
+  isoDate,
+  name,
+  rateLimitAnswer,
+  rateLimits,
+  usageLimit,
+} from '../body-fields.ts';
 import { reference, tenantFields, uuid } from '../fields.ts';
 import { alertEmails } from '../settings/alerts.ts';
 
 export const MIN_TRANSITION_MS = 1_800_000;
 const MAX_TRANSITION_MS = 366 * 86_400_000;
 
-/** At most 64 pairs; a value has at most 128 characters. */
-export const metadata = z.record(text(128, 1), text(128)).check((check) => {
-  if (Object.keys(check.value).length > 64) {
-    check.issues.push({ code: 'custom', input: check.value, message: 'must have at most 64 keys' });
-  }
-});
-
 const defaults = z.strictObject({
-  metadata: metadata.nullable().optional(),
+  metadata: defaultMetadata.nullable().optional(),
   config_id: reference.nullable().optional().describe('Id or slug of a config that the key may see.'),
   allow_config_override: z.boolean().optional().describe('Default true.'),
 });

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { matchesPattern, patternProblem, patternSize } from '../../kernel/pattern.ts';
-import { codePoints, text } from '../body-fields.ts';
+import { codePoints, MAX_DEFAULT_KEYS, text } from '../body-fields.ts';
 import { refuse } from '../common.ts';
 
 const MAX_PROPERTIES = 64;
@@ -92,7 +92,8 @@ function problemOf(rule: Property, value: string): string | null {
 
 /**
  * Metadata with the schema's defaults filled in, as it is to be stored. Without a schema it comes back as it is.
- * Throws 400 that names the entry (`defaults.metadata.team`) when a required one is missing or a value breaks its rule.
+ * Throws 400 that names the entry (`defaults.metadata.team`) when a required one is missing or a value breaks its rule;
+ * 400 that names the metadata when the defaults make it too large.
  *
  * @param path where the caller's body holds the metadata
  */
@@ -114,6 +115,11 @@ export function applyMetadataSchema<M extends Readonly<Metadata> | null | undefi
     const value = out.get(key);
     const problem = value === undefined ? null : problemOf(rule, value);
     if (problem !== null) throw refuse(`${path}.${key}`, `${problem}, says the metadata schema of the organisation`);
+  }
+  const filled = out.size > Object.keys(metadata ?? {}).length;
+  if (filled && out.size > MAX_DEFAULT_KEYS) {
+    const phrase = `has ${out.size} keys with the defaults of the organisation's metadata schema; at most ${MAX_DEFAULT_KEYS} are allowed`;
+    throw refuse(path, phrase);
   }
   // Nothing was given and nothing is filled in: what was absent stays absent.
   return out.size === 0 ? metadata : Object.fromEntries(out);

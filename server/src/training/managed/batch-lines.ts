@@ -10,6 +10,7 @@ import { createHash } from 'node:crypto';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
+import { headerJson } from '../../kernel/text.ts';
 import type { BatchStatus } from '../../operations/training.ts';
 import type { ResultLine } from '../../providers/batch-lines.ts';
 import type { InternalCallAnswer } from '../../runtime/internal-call.ts';
@@ -362,7 +363,7 @@ function headersOf(row: BatchRow, line: number): Record<string, string> {
     'x-gateway-trace-id': row.id,
     ...options,
     'x-gateway-span-id': createHash('sha256').update(`${row.id} ${line}`).digest('hex').slice(0, 16),
-    'x-gateway-metadata': JSON.stringify({ ...metadata, _batch_id: row.id, _batch_line: String(line) }),
+    'x-gateway-metadata': headerJson({ ...metadata, _batch_id: row.id, _batch_line: String(line) }),
   };
 }
 

@@ -6,6 +6,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
 import { quotedName } from '../../kernel/quoted.ts';
+import { headerText } from '../../kernel/text.ts';
 import { type Batch, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { needsOutput } from '../../providers/batch-lines.ts';
 import { parseModel } from '../../providers/models.ts';
@@ -297,9 +298,10 @@ export class ManagedBatches {
     }
     // Limits by metadata hold for the requests of a batch as for the one that made it.
     const told = call.header(METADATA);
-    if (told !== undefined) options[METADATA] ??= told;
+    if (told !== undefined) options[METADATA] ??= headerText(told);
     checkOptions(options);
-    metadataOf(options);
+    const metadata = metadataOf(options);
+    if (call.copiedHeaders !== null) options[METADATA] = JSON.stringify({ ...metadata, ...call.copiedHeaders });
     const { config_id: pinned, allow_config_override: override } = call.principal.defaults;
     if (override === false && options['x-gateway-config'] !== undefined) {
       const param = 'gateway_options.x-gateway-config';

@@ -72,6 +72,7 @@ function callOf({ workspace = 'w1', params = {}, query = '', headers = {}, uploa
     params,
     query: new URLSearchParams(query),
     header: (name: string) => headers[name],
+    copiedHeaders: null,
     upload: upload ?? null,
     signal: signal ?? new AbortController().signal,
   } as unknown as ObjectCall;

@@ -6,8 +6,7 @@ import { uuidv7 } from '../../../kernel/id.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { InvitedKey, Row } from '../../../store/schema.ts';
 import { checkScopes } from '../../api-keys/rules.ts';
-import { metadata } from '../../api-keys/schema.ts';
-import { name, text } from '../../body-fields.ts';
+import { defaultMetadata, name, text } from '../../body-fields.ts';
 import { actorId, only } from '../../common.ts';
 import { defineResource, itemAction } from '../../define.ts';
 import { organisationTenantFields, queryList, tenantFields, userEmail } from '../../fields.ts';
@@ -51,7 +50,7 @@ const createBody = z
       .strictObject({
         name: name.optional(),
         scopes: z.array(z.string().max(128)).max(500).describe('None above the caller’s own.'),
-        defaults: z.strictObject({ metadata: metadata.optional() }).optional(),
+        defaults: z.strictObject({ metadata: defaultMetadata.optional() }).optional(),
       })
       .optional()
       .describe('A user key in each of the workspaces, made on acceptance and shown to the new user once.'),

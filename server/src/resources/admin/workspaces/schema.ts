@@ -1,6 +1,7 @@
 /** Bodies, queries and answers of workspaces. */
 import { z } from 'zod';
 import {
+  defaultMetadata,
   description,
   name,
   rateLimitAnswer,
@@ -13,11 +14,6 @@ import {
 import { isUuid, queryBoolean, queryList, reference, tenantFields, uuid } from '../../fields.ts';
 import { workspaceSecurity, workspaceSettings } from '../../settings/schema.ts';
 import { memberAnswer } from './members-schema.ts';
-
-/** At most 64 pairs; a value has at most 128 characters. */
-const metadata = z.record(text(128, 1), text(128)).superRefine((value, context) => {
-  if (Object.keys(value).length > 64) context.addIssue({ code: 'custom', message: 'must have at most 64 keys' });
-});
 
 const guardrails = z
   .array(reference)
@@ -32,7 +28,7 @@ const guardrails = z
   .describe('Slugs or ids of guardrails that run on every request of the workspace.');
 
 const defaults = z.strictObject({
-  metadata: metadata.nullable().optional(),
+  metadata: defaultMetadata.nullable().optional(),
   input_guardrails: guardrails.nullable().optional(),
   output_guardrails: guardrails.nullable().optional(),
   user_api_key_config: reference
