@@ -258,3 +258,49 @@ describe('HEADERS_TO_METADATA', () => {
     (text) => expect(() => names(text)).toThrow('allowed is a comma-separated list of at most 16 header names'),
   );
 });
+
+describe('OTEL_EXPORTER_OTLP_ENDPOINT', () => {
+  const otlp = (env: Record<string, string>) => loadConfig([], env, '/nowhere').otlp;
+
+  it('names the collector, to which the path is added; the address of traces is used as it is', () => {
+    expect(otlp({})).toBeNull();
+    const base = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318/' };
+    expect(otlp(base)).toMatchObject({
+      traces: 'http://collector:4318/v1/traces',
+      protocol: 'http/protobuf',
+      resource: { 'service.name': 'sluice' },
+      sampler: 'parentbased_always_on',
+      ratio: 1,
+      latestConventions: false,
+    });
+    const own = { ...base, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://traces.example/otel' };
+    expect(otlp({ ...own, OTEL_SEMCONV_STABILITY_OPT_IN: 'http,gen_ai_latest_experimental' })).toMatchObject({
+      traces: 'https://traces.example/otel',
+      latestConventions: true,
+    });
+  });
+
+  it('takes headers and attributes as OpenTelemetry writes them, and shows no header', () => {
+    const env = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318',
+      OTEL_EXPORTER_OTLP_HEADERS: 'authorization=Basic%20YQ==, x-org = a%2Cb ',
+      OTEL_RESOURCE_ATTRIBUTES: 'team=search,service.name=ignored',
+      OTEL_SERVICE_NAME: 'mine',
+    };
+    expect(otlp(env)?.headers.reveal()).toBe('{"authorization":"Basic YQ==","x-org":"a,b"}');
+    expect(otlp(env)?.resource).toEqual({ team: 'search', 'service.name': 'mine' });
+    expect(JSON.stringify([otlp(env), effectiveSettings([], env, '/nowhere')])).not.toContain('YQ==');
+  });
+
+  it.each([
+    ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4317'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'http://user:pass@collector:4318'],
+    ['OTEL_TRACES_SAMPLER', 'sometimes'],
+    ['OTEL_TRACES_SAMPLER_ARG', '1.5'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'no value'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'x=%0d%0aset-cookie'],
+  ])('%s=%s stops the start', (name, value) => {
+    expect(() => otlp({ [name]: value })).toThrow(new RegExp(`^${name} is`));
+  });
+});

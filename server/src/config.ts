@@ -6,7 +6,7 @@ import { promises as files, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { SluiceError } from './kernel/errors.ts';
 import { nearest } from './kernel/nearest.ts';
-import type { Secret } from './kernel/secret.ts';
+import { Secret } from './kernel/secret.ts';
 import {
   type BlobsConfig,
   type blobsUrl,
@@ -14,6 +14,7 @@ import {
   type MailAddress,
   type MetricsLabel,
   type Name,
+  type OtlpConfig,
   type Role,
   SECRET_NAMES,
   type SmtpConfig,
@@ -57,6 +58,10 @@ export interface Config {
   /** Port of an own listener for metrics, on loopback; null: there is none. */
   readonly metricsPort: number | null;
   readonly metricsLabels: ReadonlySet<MetricsLabel>;
+  /** Where telemetry goes by OTLP; null: nowhere. */
+  readonly otlp: OtlpConfig | null;
+  /** Bytes of records that may wait for a collector. */
+  readonly telemetrySpool: number;
   readonly drainSeconds: number;
   /** Largest inference body in bytes. */
   readonly maxBodyBytes: number;
@@ -119,6 +124,23 @@ function withSender(
   if (from !== null) return { ...smtp, from };
   wrong('SLUICE_MAIL_FROM is not set; SLUICE_SMTP_URL needs it: the address mails are sent from');
   return null;
+}
+
+/** The collector of the `OTEL_…` settings; null where no address is set. */
+function otlpOf(get: <N extends Name>(name: N) => Parsed<N> | null): OtlpConfig | null {
+  const base = get('OTEL_EXPORTER_OTLP_ENDPOINT');
+  const own = get('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT');
+  const traces = own ?? (base === null ? null : `${base.replace(/\/+$/, '')}/v1/traces`);
+  if (traces === null) return null;
+  return {
+    traces,
+    headers: get('OTEL_EXPORTER_OTLP_HEADERS') ?? new Secret('{}'),
+    protocol: get('OTEL_EXPORTER_OTLP_PROTOCOL') ?? 'http/protobuf',
+    resource: { ...get('OTEL_RESOURCE_ATTRIBUTES'), 'service.name': get('OTEL_SERVICE_NAME') ?? 'sluice' },
+    sampler: get('OTEL_TRACES_SAMPLER') ?? 'parentbased_always_on',
+    ratio: get('OTEL_TRACES_SAMPLER_ARG') ?? 1,
+    latestConventions: get('OTEL_SEMCONV_STABILITY_OPT_IN')?.has('gen_ai_latest_experimental') === true,
+  };
 }
 
 /** Both or neither; undefined where one has a wrong value, which has been noted. */
@@ -306,6 +328,8 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     accessLog: must(get('SLUICE_ACCESS_LOG')),
     metricsPort: get('SLUICE_METRICS_PORT'),
     metricsLabels: must(get('SLUICE_METRICS_LABELS')),
+    otlp: otlpOf(get),
+    telemetrySpool: must(get('SLUICE_TELEMETRY_SPOOL')),
     drainSeconds: must(get('SLUICE_DRAIN_SECONDS')),
     maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),
@@ -369,6 +393,12 @@ export function unknownVariables(env: NodeJS.ProcessEnv = process.env): string[]
       const meant = nearestSetting(name);
       return `the variable ${name} is not a setting and is ignored${meant === null ? '' : `; did you mean ${meant}?`}`;
     });
+}
+
+/** Where the operator keeps further authorities of certificates: processes beside this one trust them too. */
+export function certificateVariables(env: NodeJS.ProcessEnv = process.env): Record<string, string> {
+  const file = env.NODE_EXTRA_CA_CERTS;
+  return file === undefined ? {} : { NODE_EXTRA_CA_CERTS: file };
 }
 
 /** Number of this process among those that share the port, set by the primary process; 1 when it is alone. */

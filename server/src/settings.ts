@@ -1,5 +1,6 @@
 /** Every setting: its default, what is allowed, and how its text is read. `config.ts` says where the text comes from. */
 import { resolve } from 'node:path';
+import { SAMPLERS, type Sampler } from './exporter/sampler.ts';
 import { parseTrustedProxies } from './http/client-address.ts';
 import { parseTrustedHosts } from './http/trusted-hosts.ts';
 import { isCredentialHeader, OWN_PREFIX, SIGN_IN_HEADERS } from './kernel/header-names.ts';
@@ -46,6 +47,22 @@ export interface ControlPlane {
   readonly url: string;
   /** The `client_auth` of the deployment. */
   readonly clientAuth: Secret;
+}
+
+/** A collector of OpenTelemetry's data. */
+export interface OtlpConfig {
+  /** Address of the calls with spans. */
+  readonly traces: string;
+  /** A JSON object of texts. */
+  readonly headers: Secret;
+  readonly protocol: 'http/protobuf' | 'http/json';
+  /** Attributes of the resource, `service.name` among them. */
+  readonly resource: Readonly<Record<string, string>>;
+  readonly sampler: Sampler;
+  /** 0 to 1: for samplers that have one. */
+  readonly ratio: number;
+  /** The newest names of the conventions of generative AI. */
+  readonly latestConventions: boolean;
 }
 
 export interface MailAddress {
@@ -106,6 +123,29 @@ function isOrigin(text: string): boolean {
   const parsed = URL.parse(text);
   if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) return false;
   return parsed.origin === text.replace(/\/$/, '');
+}
+
+/** `name=value,…` with percent-encoded values, as OpenTelemetry's variables have them; undefined where a part is none. */
+function keyValues(text: string, name: RegExp): Readonly<Record<string, string>> | undefined {
+  const out: Record<string, string> = {};
+  for (const part of list(text)) {
+    const [, key = '', value = ''] = /^([^=]+)=(.*)$/s.exec(part) ?? [];
+    try {
+      const decoded = decodeURIComponent(value.trim());
+      if (!name.test(key.trim()) || /[\r\n\0]/.test(decoded)) return;
+      out[key.trim()] = decoded;
+    } catch {
+      return;
+    }
+  }
+  return out;
+}
+
+/** Without credentials, query and fragment: those of a collector are headers. */
+function collectorUrl(text: string): string | undefined {
+  const parsed = URL.parse(text);
+  if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) return;
+  return parsed.username + parsed.password + parsed.hash + parsed.search === '' ? parsed.href : undefined;
 }
 
 /** Undefined for anything that would be ignored. */
@@ -253,6 +293,59 @@ export const VARIABLES = {
       return labels.includes(undefined) ? undefined : new Set(labels.filter((label) => label !== undefined));
     },
   }),
+  OTEL_EXPORTER_OTLP_ENDPOINT: variable({
+    fallback: null,
+    allowed: 'an http or https URL without credentials, such as http://localhost:4318',
+    parse: collectorUrl,
+  }),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: variable({
+    fallback: null,
+    allowed: 'an http or https URL without credentials, such as http://localhost:4318/v1/traces',
+    parse: collectorUrl,
+  }),
+  OTEL_EXPORTER_OTLP_HEADERS: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of name=value with percent-encoded values',
+    parse: (text) => {
+      const headers = keyValues(text, /^[A-Za-z0-9-]{1,64}$/);
+      return headers === undefined ? undefined : new Secret(JSON.stringify(headers));
+    },
+  }),
+  OTEL_EXPORTER_OTLP_PROTOCOL: variable({
+    fallback: 'http/protobuf',
+    allowed: 'http/protobuf or http/json (not grpc: collectors take HTTP on port 4318)',
+    parse: oneOf('http/protobuf', 'http/json'),
+  }),
+  OTEL_SERVICE_NAME: variable({
+    fallback: 'sluice',
+    allowed: 'a name of at most 255 characters',
+    parse: (text) => (text.length <= 255 ? text : undefined),
+  }),
+  OTEL_RESOURCE_ATTRIBUTES: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of name=value with percent-encoded values',
+    parse: (text) => keyValues(text, /^[^\s,=]{1,255}$/),
+  }),
+  OTEL_TRACES_SAMPLER: variable({
+    fallback: 'parentbased_always_on',
+    allowed: SAMPLERS.join(', '),
+    parse: oneOf(...SAMPLERS),
+  }),
+  OTEL_TRACES_SAMPLER_ARG: variable({
+    fallback: '1',
+    allowed: 'a number from 0 to 1',
+    parse: (text) => (/^(?:0|1|0?\.\d{1,15}|[01]\.0+)$/.test(text) ? Number(text) : undefined),
+  }),
+  OTEL_SEMCONV_STABILITY_OPT_IN: variable({
+    fallback: '',
+    allowed: 'a comma-separated list; gen_ai_latest_experimental is the entry that Sluice knows',
+    parse: (text) => new Set(list(text)),
+  }),
+  SLUICE_TELEMETRY_SPOOL: variable({
+    fallback: String(4 * 1024 ** 3),
+    allowed: 'a whole number of bytes from 33554432 to 9007199254740991',
+    parse: whole(32 * 1024 ** 2, Number.MAX_SAFE_INTEGER),
+  }),
   SLUICE_DRAIN_SECONDS: variable({ fallback: '120', allowed: 'a whole number from 0 to 3600', parse: whole(0, 3600) }),
   SLUICE_MAX_BODY_BYTES: variable({
     fallback: String(32 * 1024 * 1024),
@@ -342,4 +435,5 @@ export const SECRET_NAMES = new Set<Name>([
   'SLUICE_BLOBS_URL',
   'SLUICE_SMTP_URL',
   'SLUICE_CLIENT_AUTH',
+  'OTEL_EXPORTER_OTLP_HEADERS',
 ]);

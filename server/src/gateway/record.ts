@@ -18,6 +18,7 @@ export interface RecordHead
     | 'trace_id'
     | 'span_id'
     | 'parent_span_id'
+    | 'parent_sampled'
     | 'span_name'
     | 'status'
     | 'outcome'
@@ -49,6 +50,7 @@ export function headOf(request: RequestContext, outcome: Outcome, limits: LimitS
     trace_id: request.traceId,
     span_id: request.spanId,
     parent_span_id: request.parentSpanId,
+    parent_sampled: request.parentSampled,
     span_name: request.spanName,
     status: outcome.status,
     outcome: outcome.result,
@@ -82,6 +84,7 @@ export function recordOf(head: RecordHead, part: RecordPart): RecordDraft {
     trace_id: head.trace_id,
     span_id: head.span_id,
     parent_span_id: head.parent_span_id,
+    parent_sampled: head.parent_sampled,
     span_name: head.span_name,
     source: part.source ?? 'llm',
     operation: part.operation,

@@ -28,6 +28,8 @@ export class RequestContext {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string | null;
+  /** What the flags of `traceparent` say; undefined without one. */
+  readonly parentSampled: boolean | undefined;
   /** The name that the caller gave the span, for people; undefined without one. */
   readonly spanName: string | undefined;
   readonly metadata: Readonly<Record<string, string>> | null;
@@ -46,6 +48,7 @@ export class RequestContext {
     this.traceId = traceHeader(this, 'x-gateway-trace-id') ?? parent?.[1] ?? this.id;
     this.spanId = traceHeader(this, 'x-gateway-span-id') ?? this.id;
     this.parentSpanId = traceHeader(this, 'x-gateway-parent-span-id') ?? parent?.[2] ?? null;
+    this.parentSampled = parent === null ? undefined : isSampled(parent[3] ?? '');
     this.spanName = spanName(this) ?? (parent === null ? undefined : spanOf(incoming));
     this.metadata = null;
     this.principal = null;
@@ -77,7 +80,7 @@ export interface ContextHead extends RequestContext {
   snapshot: RequestContext['snapshot'];
 }
 
-const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
+const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 const ZEROS = /^0+$/;
 const MAX_SPAN_NAME = 128;
 /** A line of text, without what changes how other text is shown. */
@@ -99,6 +102,9 @@ function parentOf(traceparent: string): RegExpExecArray | null {
   const found = TRACEPARENT.exec(traceparent);
   return found === null || ZEROS.test(found[1] ?? '') || ZEROS.test(found[2] ?? '') ? null : found;
 }
+
+/** The lowest bit of the flags. */
+const isSampled = (flags: string): boolean => (Number.parseInt(flags, 16) & 1) === 1;
 
 /** The name that the caller gives its span, left out like an id where it is none. */
 function spanName(request: RequestContext): string | undefined {

@@ -1,5 +1,4 @@
 /** Headers of the caller's request that a check sends along. Absent: none. */
-import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import {
   FRAMING_HEADERS,
@@ -12,6 +11,7 @@ import {
   validHeaderName,
   validHeaderValue,
 } from '../kernel/header-names.ts';
+import { spanIdOf, traceIdOf, traceparentOf } from '../kernel/trace-context.ts';
 import type { Subject } from './check.ts';
 
 /** Names that one check may list. */
@@ -77,11 +77,5 @@ export function forwarded(names: readonly string[], subject: Subject): Record<st
 
 function traceparent(trace: string | undefined, span: string | undefined): string | null {
   if (trace === undefined || trace === '') return null;
-  const part = (value: string, digits: number): string => {
-    const plain = value.replaceAll('-', '').toLowerCase();
-    return plain.length === digits && /^[0-9a-f]+$/.test(plain) && !/^0+$/.test(plain)
-      ? plain
-      : createHash('sha256').update(value).digest('hex').slice(0, digits);
-  };
-  return `00-${part(trace, 32)}-${part(span ?? `span of ${trace}`, 16)}-01`;
+  return traceparentOf(traceIdOf(trace), spanIdOf(span ?? `span of ${trace}`), true);
 }

@@ -16,6 +16,7 @@ const RECORD: Required<LogRecord> = {
   span_id: 's',
   parent_span_id: null,
   span_name: 'step',
+  parent_sampled: true,
   operation: 'chat',
   method: 'POST',
   path: '/v1/chat/completions',
@@ -70,6 +71,7 @@ const RECORD: Required<LogRecord> = {
 
 const LATER: ReadonlySet<string> = new Set<keyof LogRecord>([
   'span_name',
+  'parent_sampled',
   'source',
   'config_version',
   'prompt_slug',

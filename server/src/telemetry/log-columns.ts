@@ -140,6 +140,7 @@ export const LOG_COLUMNS: readonly LogColumn[] = [
   number('post_us', at('post_us')),
   own('cache_type', { contract: 'cache_type' }),
   json('client'),
+  own('parent_sampled', { type: 'boolean', filter: false, group: false }),
 ];
 
 const BY_NAME: ReadonlyMap<string, LogColumn> = new Map(LOG_COLUMNS.map((each) => [each.name, each]));
@@ -199,6 +200,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set<Member>([
   'guardrails',
   'detail',
   'span_name',
+  'parent_sampled',
   'config_version',
   'prompt_slug',
   'prompt_version',

@@ -26,6 +26,8 @@ export interface LogRecord {
   readonly trace_id: string;
   readonly span_id: string;
   readonly parent_span_id: string | null;
+  /** Whether the caller's `traceparent` says that its span is sampled; absent without one. */
+  readonly parent_sampled?: boolean | undefined;
   /** As the caller names the span; absent where nobody does. */
   readonly span_name?: string | undefined;
   /** The plane it came through: `llm` for requests of models. Records of earlier versions lack it, and are of `llm`. */
@@ -165,6 +167,9 @@ export interface AttemptCause {
   readonly code: string | null;
   readonly message: string;
 }
+
+/** Kinds of causes by which nothing was sent. */
+export const NOT_SENT: ReadonlySet<AttemptCause['kind']> = new Set(['limit', 'guardrail', 'target', 'gateway']);
 
 /** What an answer from the cache did not need again. */
 export interface CacheFacts {

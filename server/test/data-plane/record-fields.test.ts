@@ -387,7 +387,10 @@ describe('trace context', () => {
       parent_span_id: PARENT,
       span_id: record.id,
       span_name: 'POST /v1/chat/completions',
+      parent_sampled: true,
     });
+    const unsampled = await recordOf(account, {}, { traceparent: traceparent.replace(/01$/, '02') });
+    expect(unsampled).toMatchObject({ trace_id: TRACE, parent_sampled: false });
   });
 
   it('of the gateway’s own headers, which win, each over its own part', async () => {
@@ -415,6 +418,7 @@ describe('trace context', () => {
     const record = await recordOf(account);
     expect(record).toMatchObject({ trace_id: record.id, span_id: record.id, parent_span_id: null });
     expect(record).not.toHaveProperty('span_name');
+    expect(record).not.toHaveProperty('parent_sampled');
   });
 
   it.each([
@@ -481,6 +485,7 @@ const FIELDS: Readonly<Record<keyof LogRecord, 'all' | 'some' | 'none'>> = {
   trace_id: 'all',
   span_id: 'all',
   parent_span_id: 'all',
+  parent_sampled: 'some',
   span_name: 'some',
   source: 'all',
   operation: 'all',

@@ -24,6 +24,9 @@ const SPACE = 0x20;
 /** Of lines of earlier versions. */
 const HEADER = 9;
 
+/** Folder below a journal: while it is there, each new segment has a second name in it, for those that send records elsewhere. */
+export const OUTGOING = 'outgoing';
+
 /** Bytes that `sealLine` adds to an object. */
 export const SEAL_BYTES = SEAL.length - 1;
 

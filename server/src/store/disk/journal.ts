@@ -6,11 +6,14 @@ import { uuidv7 } from '../../kernel/id.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { JournalPosition } from '../ports.ts';
-import { isDiskFull, readOrCreate, syncDirectory } from './files.ts';
-import { SEAL_BYTES, sealLine } from './journal-line.ts';
+import { errorCode, isDiskFull, readOrCreate, syncDirectory } from './files.ts';
+import { OUTGOING, SEAL_BYTES, sealLine } from './journal-line.ts';
 
 /** The system calls of the write path; tests hand in ones that fail. */
-export type JournalIo = Pick<typeof nodeFs, 'openSync' | 'writeSync' | 'ftruncateSync' | 'fdatasync' | 'close'>;
+export type JournalIo = Pick<
+  typeof nodeFs,
+  'openSync' | 'writeSync' | 'ftruncateSync' | 'linkSync' | 'fdatasync' | 'close'
+>;
 
 export interface JournalOptions {
   /** Directory of this journal alone; made when missing. One process at a time (see `data-dir.ts`). */
@@ -349,10 +352,22 @@ class DiskJournal implements Journal {
     const fd = this.#io.openSync(join(this.#dir, name), 'ax', 0o600);
     this.#nextNumber++;
     this.#directoryDirty = true;
+    this.#linkOutgoing(name);
     const segment: Segment = { name, fd, size: 0, shipped: 0, synced: true };
     this.#segments.push(segment);
     this.#live = segment;
     return segment;
+  }
+
+  /** Before its first record: those that send records elsewhere find all of them under the second name. */
+  #linkOutgoing(name: string): void {
+    try {
+      this.#io.linkSync(join(this.#dir, name), join(this.#dir, OUTGOING, name));
+    } catch (error) {
+      // Without the folder none are sent.
+      if (errorCode(error) === 'ENOENT') return;
+      this.#log.error('records of this journal segment are not sent elsewhere', { error, segment: name });
+    }
   }
 
   /** The first segment of this start. A full disk is no reason not to start: it is tried again with the first record. */

@@ -12,6 +12,14 @@ export const V1_41 = {
     requestModel: 'gen_ai.request.model',
     tokenType: 'gen_ai.token.type',
     errorType: 'error.type',
+    responseModel: 'gen_ai.response.model',
+    stream: 'gen_ai.request.stream',
+    inputTokens: 'gen_ai.usage.input_tokens',
+    outputTokens: 'gen_ai.usage.output_tokens',
+    cacheReadTokens: 'gen_ai.usage.cache_read.input_tokens',
+    cacheWriteTokens: 'gen_ai.usage.cache_creation.input_tokens',
+    reasoningTokens: 'gen_ai.usage.reasoning.output_tokens',
+    timeToFirstChunk: 'gen_ai.response.time_to_first_chunk',
   },
   /** By the family of `metrics/families.ts` that shows it. */
   metrics: {
@@ -42,3 +50,15 @@ export const V1_41 = {
     },
   },
 } as const;
+
+/** The conventions' names of providers, by Sluice's id; others have no name there and keep their id. */
+export const PROVIDER_NAMES: Readonly<Record<string, string>> = {
+  'azure-ai': 'azure.ai.inference',
+  'azure-openai': 'azure.ai.openai',
+  bedrock: 'aws.bedrock',
+  google: 'gcp.gemini',
+  'mistral-ai': 'mistral_ai',
+  moonshot: 'moonshot_ai',
+  'vertex-ai': 'gcp.vertex_ai',
+  xai: 'x_ai',
+};

@@ -2,9 +2,9 @@
 import { ERROR_KINDS, ERROR_REASONS, SluiceError } from '../../kernel/errors.ts';
 import { Lru } from '../../kernel/lru.ts';
 import { recordedAs } from '../../operations/dialects/errors.ts';
-import { OPERATIONS } from '../../operations/operation.ts';
+import { CONVENTION_NAMES } from '../conventions/operations.ts';
 import type { GuardrailFacts } from '../guardrail-facts.ts';
-import type { AttemptCause, AttemptRecord } from '../record.ts';
+import { type AttemptRecord, NOT_SENT } from '../record.ts';
 import type { RecordDraft } from '../recorder.ts';
 import { type Cells, OTHER } from './cells.ts';
 import { ModelNames } from './model-names.ts';
@@ -13,10 +13,6 @@ import { ModelNames } from './model-names.ts';
 export const MAX_WORKSPACES = 500;
 /** Records that may be made again after a failure, and must not count twice. */
 const REMEMBERED = 1_000;
-
-const KNOWN_OPERATIONS: ReadonlyMap<string, string> = new Map(
-  Object.values(OPERATIONS).map(({ id, conventionName }) => [id, conventionName ?? id]),
-);
 
 /** By the code that records have. Several kinds share a code; the first one names it. */
 const REFUSALS: ReadonlyMap<string, string> = new Map([
@@ -33,8 +29,6 @@ const CACHE_STATES: ReadonlyMap<string, string> = new Map(
   ]),
 );
 
-/** Nothing was sent. */
-const NOT_SENT: ReadonlySet<AttemptCause['kind']> = new Set(['limit', 'guardrail', 'target', 'gateway']);
 const STATUS_CLASSES = ['none', '1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 
 export interface RequestMetricsOptions {
@@ -106,7 +100,7 @@ export class RequestMetrics {
   #countUse(draft: RecordDraft, provider: string, model: string): void {
     const { outcome, usage, cost_micros: cost } = draft;
     const workspace = this.#workspace(draft.workspace_id);
-    const known = KNOWN_OPERATIONS.get(draft.operation);
+    const known = CONVENTION_NAMES.get(draft.operation);
     const status = STATUS_CLASSES[Math.floor(draft.status / 100)] ?? OTHER;
     this.#requests.add(1, known === undefined ? OTHER : draft.operation, outcome, status, workspace);
     if (outcome === 'refused') {
@@ -123,7 +117,7 @@ export class RequestMetrics {
 
   #countTimes(draft: RecordDraft, provider: string, model: string): void {
     const { outcome, ttft_ms: ttft, latency_ms: latency, usage } = draft;
-    const operation = KNOWN_OPERATIONS.get(draft.operation) ?? OTHER;
+    const operation = CONVENTION_NAMES.get(draft.operation) ?? OTHER;
     this.#durations.observe(latency / 1_000, operation, provider, model, outcome === 'ok' ? '' : outcome);
     if (outcome !== 'ok' || ttft === null || !draft.stream) return;
     this.#firstTokens.observe(ttft / 1_000, operation, provider, model);
@@ -138,7 +132,7 @@ export class RequestMetrics {
     const result = resultOf(attempt);
     this.#attempts.add(1, provider, result);
     if (attempt.cause !== undefined && NOT_SENT.has(attempt.cause.kind)) return;
-    const operation = KNOWN_OPERATIONS.get(draft.operation) ?? OTHER;
+    const operation = CONVENTION_NAMES.get(draft.operation) ?? OTHER;
     // A record names the model of its last target.
     const sent = attempt.provider === draft.provider ? model : '';
     this.#calls.observe(attempt.duration_ms / 1_000, operation, provider, sent, result === 'ok' ? '' : result);

@@ -1,0 +1,75 @@
+/** The feeds of one server, made of its settings. */
+import type { OperatorHttp } from '../http/operator-http.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Log } from '../kernel/log.ts';
+import { ATTRIBUTES } from '../telemetry/conventions/conventions.ts';
+import { type Span, spansOf } from '../telemetry/spans.ts';
+import { Feed, type FeedOptions } from './feed.ts';
+import type { ExporterSettings, ExporterState, TraceSettings } from './messages.ts';
+import { tracesBody } from './otlp/requests.ts';
+import { sendToCollector } from './otlp/sender.ts';
+import { sampledBy } from './sampler.ts';
+import { ExportSpool } from './spool.ts';
+
+export interface FeedParts {
+  readonly http: OperatorHttp;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export interface Feeds {
+  readonly state: ExporterState;
+  /** Sends what is there; what is not accepted then waits for the next start. */
+  finish(): Promise<void>;
+}
+
+/** Spans of one call. */
+const MOST_SPANS = 512;
+const LOOK_MS = 5_000;
+
+export async function startFeeds(settings: ExporterSettings, parts: FeedParts): Promise<Feeds> {
+  const { clock, log } = parts;
+  const spool = new ExportSpool(settings.spool, settings.maxBytes, log);
+  const { traces } = settings;
+  const feed =
+    traces === null
+      ? null
+      : new Feed({ name: 'traces', dir: settings.dir, spool, clock, log, ...traceFeed(settings, traces, parts) });
+  const look = async () => spool.look((journal) => (feed === null ? null : feed.needs(journal)));
+  await look();
+  let ended = false;
+  const again = (): void => {
+    clock.after(LOOK_MS, () => {
+      if (ended) return;
+      look()
+        .catch((error: unknown) => log.error('the segments to be sent cannot be listed', { error: String(error) }))
+        .finally(again);
+    });
+  };
+  again();
+  await feed?.start();
+  return {
+    get state() {
+      return { waitingBytes: spool.bytes, traces: feed?.state ?? null };
+    },
+    async finish() {
+      ended = true;
+      await feed?.finish();
+    },
+  };
+}
+
+function traceFeed(
+  { resource, version }: ExporterSettings,
+  traces: TraceSettings,
+  { http, clock }: FeedParts,
+): Pick<FeedOptions<Span>, 'ready' | 'most' | 'deliver'> {
+  const sampled = sampledBy(traces.sampler, traces.ratio);
+  const names = ATTRIBUTES[traces.conventions];
+  const call = { url: new URL(traces.url), headers: traces.headers, protocol: traces.protocol };
+  return {
+    most: MOST_SPANS,
+    ready: (record) => (sampled(record) ? spansOf(record, names) : []),
+    deliver: (spans) => sendToCollector(http, call, tracesBody(spans, { resource, version }, traces.protocol), clock),
+  };
+}

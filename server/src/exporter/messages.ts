@@ -1,0 +1,34 @@
+/** What the server tells the process that sends telemetry, once, over the channel between them: it holds secrets. */
+import type { ConventionsVersion } from '../telemetry/conventions/conventions.ts';
+import type { FeedState } from './feed.ts';
+import type { OtlpProtocol } from './otlp/requests.ts';
+import type { Sampler } from './sampler.ts';
+
+/** Where traces go, as the operator's settings say. */
+export interface TraceSettings {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly protocol: OtlpProtocol;
+  readonly conventions: ConventionsVersion;
+  readonly sampler: Sampler;
+  /** 0 to 1. */
+  readonly ratio: number;
+}
+
+export interface ExporterSettings {
+  /** Directory below which the journals are. */
+  readonly spool: string;
+  /** Of the files that say how far the feeds came. */
+  readonly dir: string;
+  /** Bytes of records that may wait. */
+  readonly maxBytes: number;
+  readonly resource: Readonly<Record<string, string>>;
+  readonly version: string;
+  readonly traces: TraceSettings | null;
+}
+
+export interface ExporterState {
+  /** Bytes of records that wait, those that were sent and whose segment is not through among them. */
+  readonly waitingBytes: number;
+  readonly traces: FeedState | null;
+}

@@ -1,0 +1,41 @@
+/** The process that sends telemetry. It is started by the server (`exporter.ts`) and ends with it. */
+import { mkdir } from 'node:fs/promises';
+import { setPriority } from 'node:os';
+import { operatorHttp } from '../http/operator-http.ts';
+import { Channel, type Message } from '../keeper/messages.ts';
+import { systemClock } from '../kernel/clock.ts';
+import type { Log } from '../kernel/log.ts';
+import { type Feeds, startFeeds } from './feeds.ts';
+import type { ExporterSettings, ExporterState } from './messages.ts';
+
+const LOW_PRIORITY = 10;
+
+function send(message: Message): void {
+  if (process.connected) process.send?.(message);
+}
+
+process.once('disconnect', () => process.exit(0));
+// A signal to the terminal's group is for the server, which ends this process in its time.
+process.on('SIGINT', () => undefined);
+process.on('SIGTERM', () => undefined);
+try {
+  setPriority(LOW_PRIORITY);
+} catch {
+  // Some containers refuse it; telemetry is sent all the same.
+}
+
+let feeds: Feeds | null = null;
+const channel = new Channel(send, {
+  start: async (settings: ExporterSettings): Promise<void> => {
+    await mkdir(settings.dir, { recursive: true, mode: 0o700 });
+    feeds = await startFeeds(settings, { http: operatorHttp(), clock: systemClock, log });
+  },
+  state: (): ExporterState | null => feeds?.state ?? null,
+  finish: async (): Promise<void> => feeds?.finish(),
+});
+const tell = (level: keyof Log) => (message: string, fields?: object) => {
+  void channel.call('log', level, message, { ...fields }).catch(() => undefined);
+};
+const log = { debug: tell('debug'), info: tell('info'), warn: tell('warn'), error: tell('error') } as Log;
+process.on('message', (message: Message) => void channel.receive(message));
+send({ ready: true, why: '' });
