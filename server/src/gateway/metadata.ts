@@ -1,6 +1,7 @@
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject } from '../kernel/json.ts';
 import { parseJson } from '../kernel/json-exact.ts';
+import { quotedName } from '../kernel/quoted.ts';
 import { headerText } from '../kernel/text.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { RequestContext } from './request-context.ts';
@@ -102,13 +103,10 @@ function parseHeader(text: string): Record<string, string> {
   const out: Record<string, string> = {};
   for (const [key, item] of entries) {
     if (key === '__proto__') refuse('x-gateway-metadata holds a key that is not allowed.');
-    if (typeof item !== 'string')
-      refuse(`x-gateway-metadata: the value of ${JSON.stringify(key.slice(0, 64))} must be a text.`);
+    if (typeof item !== 'string') refuse(`x-gateway-metadata: the value of ${quotedName(key)} must be a text.`);
     if (isLonger(key, MAX_KEY)) refuse(`x-gateway-metadata holds a key that is longer than ${MAX_KEY} characters.`);
     if (isLonger(item, MAX_VALUE))
-      refuse(
-        `x-gateway-metadata: the value of ${JSON.stringify(key.slice(0, 64))} is longer than ${MAX_VALUE} characters.`,
-      );
+      refuse(`x-gateway-metadata: the value of ${quotedName(key)} is longer than ${MAX_VALUE} characters.`);
     out[key] = item;
   }
   return out;

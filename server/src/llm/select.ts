@@ -88,7 +88,9 @@ export function findTarget(
   const raw = named !== null ? named.raw : slug === null ? (header.provider ?? null) : null;
 
   if (slug !== null && selection.modelSlug !== null && selection.modelSlug !== slug && named === null) {
-    throw bad(`The model names provider @${selection.modelSlug} and the headers name @${slug}; name one of them only.`);
+    throw bad(
+      `The model names provider ${quotedName(`@${selection.modelSlug}`)} and the headers name ${quotedName(`@${slug}`)}; name one of them only.`,
+    );
   }
   const customHost = config?.custom_host ?? header.customHost ?? null;
 
@@ -247,7 +249,7 @@ function storedTarget(
   const model = stored.models.get(asked.toLowerCase());
   if (model ? !model.enabled : !stored.allowAllModels && asked !== '') {
     throw bad(
-      `Model ${JSON.stringify(asked.slice(0, 200))} is not enabled on the integration of provider ${slug}. GET /v1/models lists those that are.`,
+      `Model ${quotedName(asked)} is not enabled on the integration of provider ${slug}. GET /v1/models lists those that are.`,
     );
   }
   const { provider } = stored;
@@ -373,7 +375,7 @@ function place(provider: Provider, credentials: Credentials, model: string): Pla
 function checkDeployment(stored: StoredProvider, own: string | null, placed: Placed): void {
   if (placed.model === own || stored.models.get(placed.model?.toLowerCase() ?? '')?.enabled === true) return;
   throw bad(
-    `Deployment ${JSON.stringify(placed.model?.slice(0, 200))} is not enabled as a model on the integration of provider ${stored.slug}.`,
+    `Deployment ${quotedName(placed.model ?? '')} is not enabled as a model on the integration of provider ${stored.slug}.`,
   );
 }
 

@@ -1,4 +1,5 @@
 import { SluiceError } from '../kernel/errors.ts';
+import { quotedName } from '../kernel/quoted.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { TrainingAdapter } from '../providers/training.ts';
 import type { Account } from '../runtime/object-call.ts';
@@ -69,7 +70,7 @@ export function checkModel(account: Account, model: string): void {
   if (settings ? !settings.enabled : !stored.allowAllModels) {
     throw new SluiceError(
       'malformed_call',
-      `Model ${JSON.stringify(model.slice(0, 200))} is not enabled on the integration of provider ${stored.slug}. GET /v1/models lists those that are.`,
+      `Model ${quotedName(model)} is not enabled on the integration of provider ${stored.slug}. GET /v1/models lists those that are.`,
     );
   }
 }
