@@ -149,7 +149,6 @@ describe.each(['sqlite', 'postgres'] as const)('graphs of feedback on %s', (engi
     ['an offset for a zone', { zone: '+02:00' }, 'zone'],
     ['a weight out of range', { weighted_feedback_min: '11' }, 'weighted_feedback_min'],
     ['a model without its provider', { ai_org_model: 'gpt-4o' }, 'ai_org_model'],
-    ['a filter of requests', { total_units_min: '1' }, 'total_units_min'],
   ])('refuse %s', async (_title, query, param) => {
     const answer = await ask('feedbacks', query as Record<string, string>);
     expect([answer.status, answer.body.error.code], answer.text).toEqual([400, 'AB01']);

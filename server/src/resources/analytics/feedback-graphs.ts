@@ -1,24 +1,45 @@
 /** Graphs of feedback: how much, which scores, how good, and of which models. */
 import { z } from 'zod';
 import type { Totals, TotalsQuery, Where } from '../../store/ports.ts';
-import { averageOf, type Buckets, fillBuckets } from '../../telemetry/buckets.ts';
+import { averageOf, type Buckets, fillBuckets, MAX_RANGE_MS } from '../../telemetry/buckets.ts';
 import { MICROS } from '../../telemetry/feedback.ts';
-import { toIso } from '../body-fields.ts';
-import { type Reach, reachOf } from '../logs/reach.ts';
-import { type AnyAction, action } from '../resource.ts';
-import { bucketKey, checkBounds, checkRange, filterFields, placeFields, rangeFields, zoneField } from './filters.ts';
+import { toIso, toMillis } from '../body-fields.ts';
+import { refuse } from '../common.ts';
+import { KEPT_LOGS, type Reach, reachOf } from '../logs/reach.ts';
+import { type AnyAction, action, type Call } from '../resource.ts';
+import { type Work, withServices } from '../services.ts';
+import { feedbackWhere, ofTraces, tracesWith } from './feedback-filter.ts';
+import {
+  bucketKey,
+  checkBounds,
+  checkRange,
+  conditionsOf,
+  type Filters,
+  filterFields,
+  placeFields,
+  REAL,
+  rangeFields,
+  selectionOf,
+  zoneField,
+} from './filters.ts';
 
 /** Models of one answer: those with the most feedback. */
 const MOST_MODELS = 100;
 const UNKNOWN = 'unknown';
 
-const { trace_id, api_key_ids, configs, ai_org_model, ai_model, weighted_feedback_min, weighted_feedback_max } =
-  filterFields;
-const fields = { trace_id, api_key_ids, configs, ai_org_model, ai_model, weighted_feedback_min, weighted_feedback_max };
-const filters = z.strictObject(fields);
+/** Filters that rows of feedback answer. For all others the log store is asked which of their traces have such requests. */
+const OWN: ReadonlySet<string> = new Set<keyof Filters>([
+  'trace_id',
+  'api_key_ids',
+  'configs',
+  'ai_org_model',
+  'ai_model',
+  'weighted_feedback_min',
+  'weighted_feedback_max',
+]);
 
 const query = z
-  .strictObject({ ...placeFields, ...rangeFields, ...fields, ...zoneField })
+  .strictObject({ ...placeFields, ...rangeFields, ...filterFields, ...zoneField })
   .superRefine(checkRange)
   .superRefine(checkBounds);
 
@@ -52,7 +73,7 @@ function graphOf<S extends z.ZodRawShape, P extends z.ZodRawShape>(summary: S, p
 }
 
 function graph<R extends { object: 'analytics-graph'; bucket: unknown; zone: string }>(own: Graph<R>): AnyAction {
-  return action<unknown, z.output<typeof query>, unknown, R>({
+  return action<unknown, z.output<typeof query>, unknown, R, readonly string[]>({
     id: `analytics.graphs.${own.name.replaceAll('/', '.')}`,
     method: 'GET',
     path: `/analytics/graphs/${own.name}`,
@@ -71,13 +92,19 @@ function graph<R extends { object: 'analytics-graph'; bucket: unknown; zone: str
     response: own.response,
     writes: false,
     audit: null,
+    ahead: async (call) => {
+      const reach = await reachOf(call, 'analytics.view', 'default workspace');
+      return tracesOfRequests(call, reach);
+    },
     run: async (call) => {
       const zone = call.query.zone ?? 'UTC';
       const { buckets } = bucketKey(call.query, zone);
       const { inTime, ...groups } = own.groups;
       const reach = await reachOf(call, 'analytics.view', 'default workspace');
+      const { where, ...alternatives } = conditions(reach, buckets.range, call.query);
       const found = await call.tx.totals('feedback', {
-        ...conditions(reach, buckets, call.query),
+        where: call.asked === null ? where : { ...where, trace_id: { in: call.asked } },
+        ...alternatives,
         ...groups,
         ...(inTime ? { slot: { column: 'created_at', stepMs: buckets.stepMs } } : {}),
       });
@@ -88,29 +115,45 @@ function graph<R extends { object: 'analytics-graph'; bucket: unknown; zone: str
   });
 }
 
+/** The traces with feedback whose requests meet the filters that feedback does not answer itself; null without such filters. */
+async function tracesOfRequests(
+  call: Pick<Call<unknown, z.output<typeof query>>, 'tx' | 'query'>,
+  reach: Reach,
+): Promise<Work<readonly string[]> | null> {
+  const others = Object.entries(call.query).filter(([name]) => !OWN.has(name));
+  const asked = conditionsOf(Object.fromEntries(others));
+  if (asked.length === 0) return null;
+  const to = toMillis(call.query.time_of_generation_max);
+  const range = { from: toMillis(call.query.time_of_generation_min), to };
+  const { traces, all } = await tracesWith(call, conditions(reach, range, call.query).where ?? {});
+  if (!all) {
+    throw refuse(
+      'time_of_generation_max',
+      'makes a range with feedback on too many traces for filters of requests: ask for a shorter one',
+    );
+  }
+  // The requests may be older than their feedback.
+  const whole = { ...call.query, time_of_generation_min: toIso(Math.max(0, to - MAX_RANGE_MS)) };
+  const selection = selectionOf(reach, whole, asked, [REAL, ofTraces(traces)]);
+  return withServices({ logs: KEPT_LOGS }, async ({ logs }) => {
+    const by = [{ column: 'trace_id' }];
+    const found = await logs.store.groups(selection, { by, measures: [{ as: 'requests', of: 'count' }] });
+    return found.groups.map(({ keys }) => String(keys[0]));
+  });
+}
+
 /** The feedback that the caller may read, of the range, as it is filtered. */
 function conditions(
-  { scope }: Reach,
-  { range }: Buckets,
-  asked: z.output<typeof filters>,
+  reach: Reach,
+  range: Buckets['range'],
+  asked: Filters,
 ): Pick<TotalsQuery<'feedback'>, 'where' | 'anyOf'> {
-  const { weighted_feedback_min: min, weighted_feedback_max: max } = asked;
-  const weighted = {
-    ...(min === undefined ? {} : { gte: Math.round(min * MICROS) }),
-    ...(max === undefined ? {} : { lte: Math.round(max * MICROS) }),
-  };
-  const [only, ...more] = scope.workspaceIds ?? [];
   const where: Where<'feedback'> = {
-    ...(scope.workspaceIds === null
-      ? {}
-      : { workspace_id: only !== undefined && more.length === 0 ? only : { in: scope.workspaceIds } }),
-    ...(scope.userId === null ? {} : { user_id: scope.userId }),
-    created_at: { gte: Math.max(range.from, scope.keptSince), lt: range.to },
+    ...feedbackWhere(reach, range, asked),
     ...(asked.trace_id === undefined ? {} : { trace_id: { in: asked.trace_id } }),
     ...(asked.api_key_ids === undefined ? {} : { api_key_id: { in: asked.api_key_ids } }),
     ...(asked.configs === undefined ? {} : { config_slug: { in: asked.configs } }),
     ...(asked.ai_model === undefined ? {} : { ai_model: { in: asked.ai_model } }),
-    ...(Object.keys(weighted).length === 0 ? {} : { weighted_micros: weighted }),
   };
   if (asked.ai_org_model === undefined) return { where };
   return { where, anyOf: asked.ai_org_model.map(({ provider, model }) => ({ provider, ai_model: model })) };

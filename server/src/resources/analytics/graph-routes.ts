@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Buckets } from '../../telemetry/buckets.ts';
 import type { LogGroup, LogGroupQuery, LogGroups, LogMeasure } from '../../telemetry/log-query.ts';
-import { toIso } from '../body-fields.ts';
+import { toIso, toMillis } from '../body-fields.ts';
 import { KEPT_LOGS, reachOf } from '../logs/reach.ts';
 import { type AnyAction, action } from '../resource.ts';
 import { afterCommit } from '../services.ts';
@@ -75,7 +75,7 @@ export const graphs: readonly AnyAction[] = GRAPHS.map((graph) =>
       const { query } = call;
       const unnamed = query.all_workspaces === true ? 'whole organisation' : 'default workspace';
       const reach = await reachOf(call, 'analytics.view', unnamed);
-      const feedback = await feedbackFilter(call, reach, query);
+      const feedback = await feedbackFilter(call, reach, query, toMillis(query.time_of_generation_min));
       const own = [REAL, ...feedback, ...(graph.where ?? [])];
       const selection = selectionOf(reach, query, conditionsOf(query), own);
       const zone = query.zone ?? 'UTC';

@@ -1,6 +1,7 @@
 /** `GET /analytics/groups/…` and `/logs/groups/…`: requests by one or two of their properties. */
 import { z } from 'zod';
 import type { LogFilter, LogGroup, LogGroupKey, LogGroups } from '../../telemetry/log-query.ts';
+import { toMillis } from '../body-fields.ts';
 import { queryBoolean, queryInteger, queryList } from '../fields.ts';
 import { pageFields, pageOf } from '../kinds/lists.ts';
 import { type Names, namesOf } from '../logs/names.ts';
@@ -19,7 +20,15 @@ import {
   measuresOf,
   ORDERS,
 } from './columns.ts';
-import { feedbackFilter } from './feedback-filter.ts';
+import {
+  FEEDBACK_COLUMNS,
+  type FeedbackColumn,
+  feedbackFields,
+  feedbackOfGroups,
+  feedbackShown,
+  type GroupFeedback,
+} from './feedback-columns.ts';
+import { feedbackFilter, feedbackWhere, tracesWith } from './feedback-filter.ts';
 import {
   checkBounds,
   checkRange,
@@ -60,7 +69,7 @@ const groupFields = {
   page_size: queryInteger(1, MOST_GROUPS).optional().describe(`Default ${DEFAULT_GROUPS}.`),
   order_by: z.enum(ORDERS).optional().describe('A column; `requests` when absent.'),
   order_by_type: z.enum(['asc', 'desc']).optional().describe('`desc` when absent.'),
-  columns: queryList(z.enum(COLUMN_NAMES), COLUMN_NAMES.length)
+  columns: queryList(z.enum([...COLUMN_NAMES, ...FEEDBACK_COLUMNS]), COLUMN_NAMES.length + FEEDBACK_COLUMNS.length)
     .optional()
     .describe('Figures of each group, comma-separated; `requests` is always there.'),
   and: second,
@@ -106,18 +115,13 @@ function answerOf(texts: readonly string[], total: boolean) {
       ? z.int().min(0)
       : z.int().min(0).optional().describe('Number of groups; absent with `includeTotal=false`.'),
     data: z.array(
-      z.object({ ...second, ...columnFields, ...FEEDBACK, ...asText, object: z.literal('analytics-group') }),
+      z.object({ ...second, ...columnFields, ...feedbackFields, ...asText, object: z.literal('analytics-group') }),
     ),
-    summary: z.object({ ...columnFields }).describe('The same figures over all requests.'),
+    summary: z.object({ ...columnFields, ...feedbackFields }).describe('The same figures over all requests.'),
     ...coverageFields,
     ...approximateField,
   });
 }
-
-const FEEDBACK = {
-  avg_weighted_feedback: z.int().optional(),
-  requests_with_feedback: z.int().optional(),
-} as const;
 
 /** One list of groups. */
 interface List {
@@ -125,7 +129,7 @@ interface List {
   readonly path: string;
   readonly title: string;
   readonly by: 'groupBy' | 'metadataKey' | DimensionName;
-  readonly columns: readonly ColumnName[];
+  readonly columns: readonly (ColumnName | FeedbackColumn)[];
   /** Numbers that are written as texts. */
   readonly texts?: readonly string[];
   /** Requests without the property are left out. */
@@ -176,7 +180,7 @@ const LISTS: readonly List[] = [
     id: 'metadata',
     path: 'groups/metadata/:metadataKey',
     title: 'Group requests by a key of their metadata',
-    columns: ['cost', 'avg_tokens', 'last_seen'],
+    columns: ['cost', 'avg_tokens', ...FEEDBACK_COLUMNS, 'last_seen'],
     field: 'metadata_value',
     ...BY_METADATA,
   },
@@ -197,6 +201,7 @@ const DESCRIPTION =
 /** What `ahead` has asked. */
 interface Asked {
   readonly found: LogGroups;
+  readonly feedback: GroupFeedback | null;
 }
 
 function listAction(list: List, area: 'analytics' | 'logs'): AnyAction {
@@ -233,24 +238,33 @@ function listAction(list: List, area: 'analytics' | 'logs'): AnyAction {
       const own = await reach(call);
       const keys = keysOf(list, params, query, own);
       const known = list.known === true ? keys.slice(0, 1).flatMap(isKnown) : [];
-      const where = [REAL, ...(await feedbackFilter(call, own, query)), ...known];
-      const selection = selectionOf(own, rangeOf(query, call.clock.now()), conditionsOf(query), where);
+      const range = rangeOf(query, call.clock.now());
+      const from = toMillis(range.time_of_generation_min);
+      const where = [REAL, ...(await feedbackFilter(call, own, query, from)), ...known];
+      const selection = selectionOf(own, range, conditionsOf(query), where);
+      const wanted = feedbackColumnsOf(list, query).length > 0;
+      const given = wanted ? await tracesWith(call, feedbackWhere(own, { from }, {})) : null;
       const order = query.order_by ?? 'requests';
       const { limit = DEFAULT_GROUPS, offset = 0 } = pageOf(query, DEFAULT_GROUPS);
-      return withServices({ logs: KEPT_LOGS }, async ({ logs }) => ({
-        found: await logs.store.groups(selection, {
+      return withServices({ logs: KEPT_LOGS }, async ({ logs: { store } }) => {
+        const found = await store.groups(selection, {
           by: keys,
           measures: measuresOf([...columnsOf(list, query), order]),
           order: { by: COLUMNS[order].order, descending: query.order_by_type !== 'asc' },
           limit,
           offset,
-        }),
-      }));
+        });
+        if (given === null) return { found, feedback: null };
+        const feedback = await feedbackOfGroups(store, selection, keys, given.traces);
+        return { found, feedback: { ...feedback, exact: feedback.exact && given.all } };
+      });
     },
     run: async (call) => {
       const { asked, query, params, tx } = call;
       if (asked === null) throw new Error('the groups were asked for before');
-      const { found } = asked;
+      const { found, feedback } = asked;
+      const feedbackColumns = feedbackColumnsOf(list, query);
+      const approximate = [...found.approximate, ...(feedback?.exact === false ? feedbackColumns : [])];
       const shown = partsOf(list, params, query);
       const names = await namesOf(tx, idsOf(shown, found.groups));
       const columns = columnsOf(list, query);
@@ -263,11 +277,15 @@ function listAction(list: List, area: 'analytics' | 'logs'): AnyAction {
           // Of the two forms that the paths below `/logs` have, this one has both fields.
           ...(area === 'logs' && list.field === 'metadata_value' ? { value: keys[0] } : {}),
           ...asTexts(list.texts ?? [], fieldsOf(columns, values)),
+          ...(feedback === null ? {} : feedbackShown(feedbackColumns, feedback.of({ keys }))),
           object: 'analytics-group',
         })),
-        summary: fieldsOf(columns, found.summary),
+        summary: {
+          ...fieldsOf(columns, found.summary),
+          ...(feedback === null ? {} : feedbackShown(feedbackColumns, feedback.whole)),
+        },
         ...coverageOf(found),
-        ...(found.approximate.length === 0 ? {} : { approximate: found.approximate }),
+        ...(approximate.length === 0 ? {} : { approximate }),
       };
     },
   });
@@ -304,9 +322,18 @@ function keysOf(list: List, params: unknown, query: GroupQuery, { sight }: Reach
 
 const isKnown = (key: LogGroupKey): LogFilter[] => ('bounds' in key ? [] : [{ ...key, known: true }]);
 
-const columnsOf = (list: List, { columns = [] }: GroupQuery): ColumnName[] => [
-  ...new Set<ColumnName>(['requests', ...list.columns, ...columns]),
+const isFeedback = (name: ColumnName | FeedbackColumn): name is FeedbackColumn =>
+  (FEEDBACK_COLUMNS as readonly string[]).includes(name);
+
+const allColumnsOf = (list: List, { columns = [] }: GroupQuery) => [
+  ...new Set<ColumnName | FeedbackColumn>(['requests', ...list.columns, ...columns]),
 ];
+
+const columnsOf = (list: List, query: GroupQuery): ColumnName[] =>
+  allColumnsOf(list, query).filter((name) => !isFeedback(name));
+
+const feedbackColumnsOf = (list: List, query: GroupQuery): FeedbackColumn[] =>
+  allColumnsOf(list, query).filter(isFeedback);
 
 function idsOf(parts: readonly Part[], groups: readonly LogGroup[]) {
   const ids = { api_key: [] as string[], workspace: [] as string[], user: [] as string[] };

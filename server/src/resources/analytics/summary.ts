@@ -1,5 +1,6 @@
 /** `GET /analytics/summary/cache`. */
 import { z } from 'zod';
+import { toMillis } from '../body-fields.ts';
 import { KEPT_LOGS, reachOf } from '../logs/reach.ts';
 import { action } from '../resource.ts';
 import { afterCommit } from '../services.ts';
@@ -56,7 +57,8 @@ export const cacheSummary = action({
     const { query } = call;
     const unnamed = query.all_workspaces === true ? 'whole organisation' : 'default workspace';
     const reach = await reachOf(call, 'analytics.view', unnamed);
-    const own = [REAL, ...(await feedbackFilter(call, reach, query))];
+    const from = toMillis(query.time_of_generation_min);
+    const own = [REAL, ...(await feedbackFilter(call, reach, query, from))];
     const selection = selectionOf(reach, query, conditionsOf(query), own);
     return afterCommit({ logs: KEPT_LOGS }, async ({ logs }) => {
       const found = await logs.store.groups(selection, {

@@ -4,7 +4,7 @@ import { NO_TOKENS, type TokenUsage } from '../../operations/usage.ts';
 import { costMicros } from '../../pricing/cost.ts';
 import { type Price, priceOf } from '../../pricing/price.ts';
 import type { LogGroup, LogGroups, LogMeasure } from '../../telemetry/log-query.ts';
-import { isoDate } from '../body-fields.ts';
+import { isoDate, toMillis } from '../body-fields.ts';
 import { tenantFields } from '../fields.ts';
 import { KEPT_LOGS, reachOf } from '../logs/reach.ts';
 import { action } from '../resource.ts';
@@ -137,7 +137,8 @@ export const whatIf = action({
         { column: 'model', in: [from.model] },
       ]),
     };
-    const own = [REAL, mapped, ...(await feedbackFilter(call, reach, chosen))];
+    const from = toMillis(asked.time_of_generation_min);
+    const own = [REAL, mapped, ...(await feedbackFilter(call, reach, chosen, from))];
     const selection = selectionOf(reach, asked, conditionsOf(chosen), own);
     const now = clock.now();
     return afterCommit({ logs: KEPT_LOGS }, async ({ logs }) => {

@@ -1,6 +1,6 @@
 /** `GET /logs` and `GET /logs/histogram`: the stored requests, newest first, and their number over time. */
 import { z } from 'zod';
-import type { LogGroups, LogPage, LogSelection } from '../../telemetry/log-query.ts';
+import type { LogFilter, LogGroups, LogPage, LogSelection } from '../../telemetry/log-query.ts';
 import { feedbackFilter } from '../analytics/feedback-filter.ts';
 import {
   bucketKey,
@@ -30,7 +30,7 @@ const DEFAULT = 50;
 const MOST_COUNTED = 10_000;
 
 /** What chooses the requests of a list. */
-const logFilterFields = {
+export const logFilterFields = {
   ...placeFields,
   ...filterFields,
   dry_run: queryBoolean.optional().describe('`true`: dry runs only; `false`: none. Both when absent.'),
@@ -38,16 +38,23 @@ const logFilterFields = {
 
 type LogFilters = Filters & { readonly dry_run?: boolean | undefined };
 
-/** The question of a list, whose caller may not say what else is read. */
-async function listSelection(
+export function dryRunCondition({ dry_run: is }: Pick<LogFilters, 'dry_run'>): LogFilter[] {
+  return is === undefined ? [] : [{ column: 'dry_run', is }];
+}
+
+/** The question of a list without its feedback, whose caller may not say what else is read. */
+function questionOf(reach: Reach, query: LogFilters, range: Range): LogSelection {
+  return selectionOf(reach, range, conditionsOf(query), dryRunCondition(query));
+}
+
+/** The same, of requests that have the feedback that is asked for. */
+async function withFeedback(
   call: Pick<Call, 'tx'>,
   reach: Reach,
   query: LogFilters,
-  range: Range,
+  question: LogSelection,
 ): Promise<LogSelection> {
-  const own = await feedbackFilter(call, reach, query);
-  const dry = query.dry_run === undefined ? [] : [{ column: 'dry_run', is: query.dry_run } as const];
-  return selectionOf(reach, range, conditionsOf(query), [...own, ...dry]);
+  return { ...question, where: [...question.where, ...(await feedbackFilter(call, reach, query, question.from))] };
 }
 
 /** What `ahead` has asked. */
@@ -101,12 +108,15 @@ export const logList = action({
   ahead: async (call) => {
     const { query, vault, clock } = call;
     const reach = await reachOf(call, 'logs.view');
-    const first = await listSelection(call, reach, query, rangeOf(query, clock.now()));
+    const first = questionOf(reach, query, rangeOf(query, clock.now()));
     const order = query.order ?? 'newest';
-    const bounds = [query.time_of_generation_min, query.time_of_generation_max];
+    // Of feedback what was asked for, and not what it comes to: more of it may come between two pages.
+    const { time_of_generation_min, time_of_generation_max, weighted_feedback_min, weighted_feedback_max } = query;
+    const bounds = [time_of_generation_min, time_of_generation_max, weighted_feedback_min, weighted_feedback_max];
     const digest = questionDigest(first, JSON.stringify([order, ...bounds]));
     const on = query.cursor === undefined ? null : readCursor(vault, query.cursor, digest);
-    const selection = on === null ? first : { ...first, from: on.from, to: on.to };
+    const asked = on === null ? first : { ...first, from: on.from, to: on.to };
+    const selection = await withFeedback(call, reach, query, asked);
     return withServices({ logs: KEPT_LOGS }, async ({ logs: { store } }): Promise<Asked> => {
       const { limit = DEFAULT } = query;
       const wanted = { columns: LIST_COLUMNS, order, limit, behind: on?.behind ?? null } as const;
@@ -166,7 +176,7 @@ export const logHistogram = action({
     const { query, clock } = call;
     const reach = await reachOf(call, 'logs.view');
     const range = rangeOf(query, clock.now());
-    const selection = await listSelection(call, reach, query, range);
+    const selection = await withFeedback(call, reach, query, questionOf(reach, query, range));
     const zone = query.zone ?? 'UTC';
     const { buckets, key } = bucketKey(range, zone);
     return afterCommit({ logs: KEPT_LOGS }, async ({ logs }) => {
