@@ -503,6 +503,7 @@ describe('what organisations share', () => {
   /** How one organisation is kept from taking all of it. A new queue, thread or bound is answered for here. */
   const SHARED: Readonly<Record<string, string>> = {
     'http/body-budget.ts': 'Shares: bytes of bodies',
+    'admin/follow.ts': 'Shares: followers of events',
     'admin/mailed-links.ts': 'thirty a quarter of an hour for each client',
     'compose/gateway.ts': 'Shares: requests under way',
     'http/upstream.ts':
@@ -536,6 +537,7 @@ describe('what others wrote is weighed before it is parsed', () => {
   /** Where a parser runs that weighs nothing, and what bounds its text. All others use `parseJson` or `parseExact`. */
   const PARSERS: Readonly<Record<string, string>> = {
     'admin/json-body.ts': 'one megabyte at most, which is scanned first',
+    'admin/json-entries.ts': 'one megabyte an entry at most, which is scanned first',
     'admin/redact.ts': OWN,
     'admin/respond.ts': OWN,
     'cli/help.ts': OWN,
@@ -549,6 +551,7 @@ describe('what others wrote is weighed before it is parsed', () => {
     'guardrails/tool-calls.ts': 'a result that was weighed, as a value',
     'keeper/journal-reader.ts': OWN,
     'keeper/process.ts': OWN,
+    'keeper/queries.ts': OWN,
     'kernel/json-exact.ts': 'the parsers that weigh',
     'kernel/json-scan.ts': SCANNED,
     'limits/ledger/journal.ts': OWN,
@@ -784,6 +787,7 @@ describe('readable files', () => {
     'pricing/library.ts': 'the names that the price library has for providers',
     'pricing/local.ts': 'prices of the sandbox, which no library has',
     'resources/configs/structure.ts': 'an example in a message',
+    'resources/logs/insert.ts': 'an example in the reference',
     'resources/organisations.ts': 'the provider that a new organisation is given',
     'resources/body-fields.ts': 'an example in a message',
     'telemetry/conventions/v1-41.ts': 'the names that the conventions have for providers',

@@ -3,6 +3,7 @@
  * authenticate, authorise, admit, read, resolve the workspace, act in one transaction with its audit
  * row, check the answer, respond.
  */
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
 import type { Authenticator } from '../auth/authenticator.ts';
 import type { ConsoleSessions } from '../auth/console-session.ts';
@@ -11,10 +12,12 @@ import type { Principal } from '../auth/principal.ts';
 import { roleScopes } from '../auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../auth/security-settings.ts';
 import { systemTenant, tenantOf } from '../auth/tenant.ts';
+import type { BodyBudget } from '../http/body-budget.ts';
 import { clientAddress } from '../http/client-address.ts';
 import type { KnownPaths } from '../http/known-paths.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import type { FairShares } from '../kernel/fair-shares.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import type { Log } from '../kernel/log.ts';
@@ -24,14 +27,16 @@ import type { CheckHost } from '../resources/body-fields.ts';
 import { ACTIONS, REFERENCES } from '../resources/catalog.ts';
 import { isNotFound } from '../resources/look-up.ts';
 import { findReferences, type Refers } from '../resources/references.ts';
-import type { AnyAction, AnyOperatorAction, Call } from '../resources/resource.ts';
+import type { AnyAction, AnyOperatorAction, Call, EventTurn } from '../resources/resource.ts';
 import { AfterCommit, Services, type Work } from '../resources/services.ts';
 import type { Change, SystemTx, Tables, TenantContext, TenantTx } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
 import type { AccessLog } from '../telemetry/access-log.ts';
 import { auditRow, joinChanges, organisationIn, recordedBody, recordRefusal, type Trail } from './audit.ts';
+import { follow, newFollowers } from './follow.ts';
 import { fingerprintOf, Once, Replay, readIdempotencyKey, takesIdempotencyKey } from './idempotency.ts';
 import { isLongBody, readFormBody, readJsonBodies, readJsonBody } from './json-body.ts';
+import { readEntries } from './json-entries.ts';
 import { parseQuery } from './query.ts';
 import { type AdminLimiter, createLocalLimiter } from './rate-limit.ts';
 import {
@@ -71,6 +76,12 @@ export interface AdminDeps {
   readonly references?: readonly Refers[];
   /** Waits until this node acts on every change committed so far, so that a caller sees its own write take effect. */
   readonly caughtUp?: () => Promise<unknown>;
+  /** Who follows events; shares of them when absent, of this list of rows alone. */
+  readonly followers?: FairShares;
+  /** Aborted when the server begins to stop: events end. */
+  readonly stopping?: AbortSignal;
+  /** Where large bodies are counted, for each organisation; nowhere when absent. */
+  readonly bodies?: BodyBudget;
   /** What actions need beyond their transaction. One whose service is missing is answered with 503. */
   readonly services?: Services;
 }
@@ -98,6 +109,7 @@ export function registerRows(
     ...deps,
     limiter: deps.limiter ?? createLocalLimiter(deps.clock, deps.requestsPerMinute ?? 300),
     services: deps.services ?? new Services(),
+    followers: deps.followers ?? newFollowers(),
   };
   const methods = new Map<string, Set<HTTPMethods>>();
   for (const row of rows) {
@@ -149,6 +161,7 @@ export function registerRows(
 }
 
 interface Serving extends AdminDeps {
+  readonly followers: FairShares;
   readonly limiter: AdminLimiter;
   readonly services: Services;
 }
@@ -184,9 +197,13 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
     return answer;
   };
   try {
+    const form = row.answers ?? JSON_OK;
+    if (form.as === 'events' && request.method !== 'HEAD') {
+      const turn = (since: string | null) => perform(deps, row, request, trail, since) as Promise<EventTurn>;
+      return await follow(deps, { ...form, request, reply, trail, turn, ended: note });
+    }
     const made = await perform(deps, row, request, trail);
     await rest(request, trail);
-    const form = row.answers ?? JSON_OK;
     const answer =
       made instanceof Replay ? adminReplay(form, made, trail.requestId) : adminSuccess(form, made, trail.requestId);
     return send(reply, note(answer));
@@ -208,11 +225,18 @@ async function rest(request: FastifyRequest, trail: Trail): Promise<void> {
   if (trail.body !== null && isLongBody(request.raw)) await nextTurn();
 }
 
-async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, trail: Trail): Promise<unknown> {
+/** @param since of answers as events, in every turn but the first: `next` of the turn before */
+async function perform(
+  deps: Serving,
+  row: AdminRow,
+  request: FastifyRequest,
+  trail: Trail,
+  since: string | null = null,
+): Promise<unknown> {
   const principal = await identify(deps, row, request);
   trail.principal = principal;
   // Before anything is judged: each refused write leaves an audit row, and those must not come faster than the limit.
-  const { allowed, retryAfter } = await deps.limiter(principal);
+  const { allowed, retryAfter } = since === null ? await deps.limiter(principal) : { allowed: true, retryAfter: 0 };
   if (!allowed) {
     throw new SluiceError(
       'throttled',
@@ -234,13 +258,13 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   trail.query = parseQuery(request.raw.url ?? '', row.lists);
   const asked = withoutRepeated(row.query, trail.query, request.params);
   const query: unknown = row.query === null ? noParameters(asked) : validate(row.query, { ...asked });
-  trail.body = await READERS[row.takes ?? 'object'](request.raw, deps.clock);
+  if (since === null) trail.body = await readBodyOf(deps, row, request.raw, principal.organisationId);
   await rest(request, trail);
   const sent = trail.body ?? {};
   const given = isList(sent) ? sent : withoutRepeated(row.body, sent, request.params);
   const body: unknown = row.body === null ? noBody(given) : validate(row.body, given);
   await rest(request, trail);
-  const input = { params, query, body };
+  const input = { params, query, body, since };
   if (row.auth === 'operator') return actAsOperator(deps, row, request, trail, input);
   const named = Object.keys(trail.body ?? {});
   const own = self && named.length > 0 && named.every((field) => row.own?.fields.includes(field));
@@ -252,6 +276,11 @@ async function perform(deps: Serving, row: AdminRow, request: FastifyRequest, tr
   const { scopes: held, workspaceId } = reach;
   const acting = signedIn ? { ...principal, scopes: held, workspaceId: member ? workspaceId : null } : principal;
   return act(deps, row, request, trail, acting, tenantOf(principal, reach.workspaceId), input);
+}
+
+function readBodyOf({ clock, bodies: budget }: Serving, row: AdminRow, raw: IncomingMessage, holder: string) {
+  if (row.entries !== undefined) return readEntries(raw, row.entries, { clock, budget, holder });
+  return READERS[row.takes ?? 'object'](raw, clock);
 }
 
 const READERS = { object: readJsonBody, form: readFormBody, one_or_many: readJsonBodies } as const;
@@ -292,6 +321,7 @@ function checkKind(row: AdminRow, principal: Principal): void {
 }
 
 interface Input {
+  readonly since: string | null;
   readonly params: unknown;
   readonly query: unknown;
   readonly body: unknown;

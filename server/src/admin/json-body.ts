@@ -5,6 +5,7 @@ import { type Clock, systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import { itemsOf, MAX_ITEMS } from '../kernel/json-items.ts';
+import { beginsList } from '../kernel/json-list.ts';
 import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
 import { atOnce, inTurns, nextTurn, type Steps } from '../kernel/turns.ts';
 
@@ -49,12 +50,11 @@ async function readJson<T>(
   return inTurns(steps(body), clock);
 }
 
-const isList = (body: Buffer): boolean => /^[\t\n\r ]*\[/.test(body.subarray(0, 1_024).toString('latin1'));
 const LIST_BEGIN = Buffer.from('{"":');
 const LIST_END = Buffer.from('}');
 
 function* parsingBodies(body: Buffer): Steps<JsonBodies> {
-  return isList(body) ? yield* parsingList(body) : yield* parsing(body);
+  return beginsList(body) ? yield* parsingList(body) : yield* parsing(body);
 }
 
 /** A list is read as the only member of an object, for the scanner knows objects. */
@@ -92,7 +92,7 @@ function isUtf8(header: string | undefined, wanted: string): boolean {
   return type === wanted && parameters.every((parameter) => /^charset="?utf-8"?$/.test(parameter));
 }
 
-function checkContentType(value: string | undefined): void {
+export function checkContentType(value: string | undefined): void {
   if (!isUtf8(value, 'application/json')) {
     throw new SluiceError('validation', 'Send the body as JSON in UTF-8, with Content-Type: application/json.');
   }
@@ -185,7 +185,7 @@ function decimal(text: string): string {
 }
 
 /** Throws `validation` for what cannot be stored as it is. */
-function checkText(value: JsonValue): void {
+export function checkText(value: JsonValue): void {
   const fault = faultIn(value);
   if (fault !== null) throw refuse(fault.path, fault.problem);
 }

@@ -218,10 +218,18 @@ const bodyType = (row: AdminRow) => (row.takes === 'form' ? 'application/x-www-f
 function contentOf(row: AdminRow, components: Components): JsonObject {
   const { as } = row.answers ?? JSON_OK;
   if (as === 'nothing' || as === 'redirect') return {};
+  if (as === 'events') return { content: { 'text/event-stream': { schema: eventsOf(row, components) } } };
   const content: JsonObject = { schema: components.schema(answerOf(row), 'output') };
   if (row.example?.response !== undefined) content.example = row.example.response as JsonValue;
   const type = row.answers?.as === 'text' ? row.answers.contentType.split(';', 1)[0] : 'application/json';
   return { content: { [type ?? '']: content } };
+}
+
+/** The events of an answer, whose form is that of the turns they are made in. */
+function eventsOf(row: AdminRow, components: Components): JsonObject {
+  const { properties } = schemaOf(row.response, 'output');
+  const events = isObject(properties) && isObject(properties.events) ? properties.events.items : undefined;
+  return components.schema(titled(`${pascal(row.id)}Event`, isObject(events) ? events : {}), 'output') as JsonObject;
 }
 
 const VERBS: Readonly<Record<string, readonly [body: string, answer: string]>> = {

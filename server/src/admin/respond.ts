@@ -62,7 +62,7 @@ export const JSON_OK: AnswerForm = { as: 'json', status: 200 };
 /** The status of a successful answer. */
 export function statusOf(form: AnswerForm = JSON_OK): number {
   if (form.as === 'nothing') return 204;
-  return form.as === 'text' ? 200 : form.status;
+  return form.as === 'text' || form.as === 'events' ? 200 : form.status;
 }
 
 /** A successful answer. `value` is what the action returned; with `text` and `redirect` a string. */
@@ -86,13 +86,14 @@ function written(form: AnswerForm, json: string, own: AdminAnswer['headers']): A
   const { 'content-type': _json, ...base } = BASE_HEADERS;
   const headers = { ...base, ...own };
   if (form.as === 'json') return { status, headers: { ...BASE_HEADERS, ...own }, body: json };
-  if (form.as === 'nothing') return { status, headers, body: '' };
+  if (form.as === 'nothing' || form.as === 'events') return { status, headers, body: '' };
   const text = String(JSON.parse(json) as JsonValue);
   if (form.as === 'redirect') return { status, headers: { ...headers, location: text }, body: '' };
   return { status, headers: { 'content-type': form.contentType, ...headers }, body: text };
 }
 
-const BASE_HEADERS = {
+/** Of every answer. */
+export const BASE_HEADERS = {
   'content-type': 'application/json; charset=utf-8',
   'cache-control': 'no-store',
   'x-content-type-options': 'nosniff',

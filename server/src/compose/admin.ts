@@ -8,6 +8,7 @@ import { LimitedMails } from '../admin/mails.ts';
 import { buildOpenApi } from '../admin/openapi.ts';
 import { type HealthReport, registerOperator } from '../admin/operator.ts';
 import { createAdminLimiter } from '../admin/rate-limit.ts';
+import { createCustomLogs } from '../gateway/custom-logs.ts';
 import { gatewayPings } from '../http/gateway-pings.ts';
 import { hostFault } from '../http/host-fault.ts';
 import { SluiceError } from '../kernel/errors.ts';
@@ -26,6 +27,7 @@ import { TRACES } from '../resources/feedback/traces.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
 import { RECORDS } from '../resources/logs/index.ts';
+import { CUSTOM_LOGS } from '../resources/logs/insert.ts';
 import { KEPT_LOGS } from '../resources/logs/reach.ts';
 import { SIMULATIONS } from '../resources/policies/simulation.ts';
 import { Services } from '../resources/services.ts';
@@ -92,6 +94,8 @@ function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: 
     publicUrl: () => front.publicUrl(),
     limiter: createAdminLimiter(shared.counters, storeClock, log, config.adminRequestsPerMinute),
     checkHost: (host) => hostFault(egress, host),
+    bodies: gateway.services.bodies,
+    stopping: front.stopping,
     async caughtUp() {
       await kept.watch.catchUp();
       kept.runtime.settle();
@@ -102,17 +106,27 @@ function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: 
 
 function servicesOf(
   { config, clock }: Common,
-  { stores, spools, gateway, training }: Parts,
+  { stores, spools, kept, gateway, training }: Parts,
   records: StoredRecords,
   mails: LimitedMails | null,
 ): Services {
-  const { outside, fetcher } = gateway.services;
+  const { outside, fetcher, pricer } = gateway.services;
   const services = new Services()
     .provide(GUARDRAIL_INVOKER, createGuardrailInvoker({ outside, clock }))
     .provide(GATEWAYS, gatewayPings({ fetcher, clock }))
     .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
     .provide(RECORDS, records)
     .provide(KEPT_LOGS, { store: spools.logs.keeper, days: config.logDays })
+    .provide(
+      CUSTOM_LOGS,
+      createCustomLogs({
+        recorder: spools.recorder,
+        snapshotOf: (...place) => kept.runtime.workspace(...place),
+        pricer,
+        clock,
+        headerAliases: config.headerAliases,
+      }),
+    )
     .provide(TRACES, tracesOf(records, stores.storeClock))
     .provide(SIMULATIONS, createSimulationRunner({ records, countersFor: (time) => memoryCounters({ clock: time }) }));
   return mails === null ? services : services.provide(MAILS, mails);

@@ -19,7 +19,7 @@ export class Front {
   #address: AddressInfo | null = null;
   #metrics: AddressInfo | null = null;
   #connections = 0;
-  #draining = false;
+  readonly #stopping = new AbortController();
 
   constructor({ config, clock, log, accessLog }: Pick<Common, 'config' | 'clock' | 'log' | 'accessLog'>) {
     this.#publicUrl = config.publicUrl;
@@ -31,7 +31,7 @@ export class Front {
       paths: this.paths,
       refuse: (request, response, error) => refuse(request, response, error, log, accessLog),
       unparsedBody,
-      draining: () => this.#draining,
+      draining: () => this.draining,
     });
     this.app.server.on('connection', (socket) => {
       this.#connections += 1;
@@ -79,10 +79,15 @@ export class Front {
 
   /** True once it stops: it is not ready, and its answers close their connections. */
   get draining(): boolean {
-    return this.#draining;
+    return this.#stopping.signal.aborted;
+  }
+
+  /** Aborted once it stops. */
+  get stopping(): AbortSignal {
+    return this.#stopping.signal;
   }
 
   drain(): void {
-    this.#draining = true;
+    this.#stopping.abort();
   }
 }

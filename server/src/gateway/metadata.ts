@@ -10,7 +10,7 @@ import type { RequestContext } from './request-context.ts';
 const MAX_VALUE = 128;
 const MAX_KEY = 128;
 /** Of a request, wherever they come from. */
-const MAX_KEYS = 64;
+export const MAX_KEYS = 64;
 
 const isLonger = (text: string, most: number): boolean => text.length > most && [...text].length > most;
 

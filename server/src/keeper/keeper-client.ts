@@ -1,6 +1,8 @@
 /** What can be asked of the keeper of this machine, wherever its process was started from. */
 import { SluiceError } from '../kernel/errors.ts';
 import type {
+  LogArrivalQuery,
+  LogArrivals,
   LogGroupQuery,
   LogGroups,
   LogPage,
@@ -40,6 +42,10 @@ export abstract class KeeperClient implements LogStore {
 
   async groups(selection: LogSelection, query: LogGroupQuery): Promise<LogGroups> {
     return (await this.ask('groups', selection, query)) as LogGroups;
+  }
+
+  async arrived(selection: LogSelection, query: LogArrivalQuery): Promise<LogArrivals> {
+    return (await this.ask('arrived', selection, query)) as LogArrivals;
   }
 
   async count(selection: LogSelection, most: number): Promise<number> {

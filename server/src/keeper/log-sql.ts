@@ -147,6 +147,25 @@ export function pageStatement(source: string, selection: LogSelection, query: Lo
   return { sql, values: parameters.values };
 }
 
+/**
+ * Rows of one table of the tail in the order in which they came to it, behind row `after` and up to row `last`, with the number
+ * of all that there are as `matches`.
+ */
+export function arrivalsStatement(
+  table: string,
+  selection: LogSelection,
+  columns: readonly string[],
+  { after, last, limit }: { readonly after: number; readonly last: number; readonly limit: number },
+): Statement {
+  const parameters = new Parameters();
+  const names = [...new Set(columns)].map(quoted).join(', ');
+  const rows = `rowid > ${parameters.add(BigInt(after))} AND rowid <= ${parameters.add(BigInt(last))}`;
+  const where = selected(selection, parameters);
+  const most = parameters.add(BigInt(limit));
+  const sql = `SELECT ${names}, ${SHOWN}, count(*) OVER () AS "matches" FROM ${table} WHERE ${rows} AND ${where} ORDER BY rowid LIMIT ${most}`;
+  return { sql, values: parameters.values };
+}
+
 /** All columns of one record. */
 export function findStatement(source: string, scope: LogScope, id: string): Statement {
   const parameters = new Parameters();

@@ -97,6 +97,7 @@ async function main(): Promise<void> {
   Object.assign(answers, {
     page: used(queries.page.bind(queries)),
     groups: used(queries.groups.bind(queries)),
+    arrived: used(queries.arrived.bind(queries)),
     count: used(queries.count.bind(queries)),
     find: used(queries.find.bind(queries)),
     flush: used(() => keeper.flush()),

@@ -1,9 +1,12 @@
 /** Answers questions of `telemetry/log-query.ts` over the files and tables that the keeper holds. */
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { uuidv7 } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
 import { LOG_COLUMNS } from '../telemetry/log-columns.ts';
 import type {
+  LogArrivalQuery,
+  LogArrivals,
   LogCoverage,
   LogGroup,
   LogGroupQuery,
@@ -17,7 +20,7 @@ import type {
   LogValue,
 } from '../telemetry/log-query.ts';
 import { type Connection, literal, NO_ROWS, rowsOf, rowWith } from './engine.ts';
-import { countStatement, findStatement, groupsStatement, PROOF, pageStatement } from './log-sql.ts';
+import { arrivalsStatement, countStatement, findStatement, groupsStatement, PROOF, pageStatement } from './log-sql.ts';
 
 export interface PinnedFile {
   readonly path: string;
@@ -56,6 +59,9 @@ const MOST_EXACT = 2_000_000;
 /** A time of a UUIDv7 and the time of its record differ by the parsing of a request; nodes' clocks by little more. */
 const NEAR_MS = 60_000;
 
+/** For so long a table stays after it was last asked for what has come to it. */
+const FOLLOWED_MS = 10_000;
+
 const ALL_COLUMNS = LOG_COLUMNS.map(({ name }) => name);
 
 export class LogQueries implements LogStore {
@@ -63,10 +69,16 @@ export class LogQueries implements LogStore {
   /** Connections that no question uses. */
   readonly #idle: Connection[] = [];
   readonly #running = new Map<string, number>();
+  /** Tables of the tail that wait for the next question about arrivals, and how many times. */
+  readonly #followed = new Map<string, number>();
+  /** Told apart from those of a keeper before. */
+  readonly #id: string;
+  #arriving: Promise<unknown> = Promise.resolve();
   #total = 0;
 
   constructor(parts: QueryParts) {
     this.#parts = parts;
+    this.#id = uuidv7(parts.clock);
   }
 
   /** Questions under way. */
@@ -129,6 +141,13 @@ export class LogQueries implements LogStore {
     );
   }
 
+  /** One after the other, beside the other questions: those who follow ask every second, and must not take their places. */
+  arrived(selection: LogSelection, query: LogArrivalQuery): Promise<LogArrivals> {
+    const answer = this.#arriving.then(() => this.#arrived(selection, query));
+    this.#arriving = answer.catch(() => undefined);
+    return answer;
+  }
+
   /** The time in a UUIDv7 leads to a few files; where the record is not in those, all are asked. */
   async find(scope: LogScope, id: string): Promise<LogRow | null> {
     const time = timeOf(id);
@@ -138,6 +157,67 @@ export class LogQueries implements LogStore {
 
   close(): void {
     for (const connection of this.#idle.splice(0)) connection.closeSync();
+  }
+
+  async #arrived(selection: LogSelection, { columns, since, limit }: LogArrivalQuery): Promise<LogArrivals> {
+    // No file: what was there when the last answer was made is in a table still, for it is followed.
+    const pinned = await this.#parts.pin(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+    const before = placesOf(this.#id, since);
+    const seen = [...(before?.keys() ?? [])];
+    const newest = Math.max(...seen.map(numberIn));
+    const unseen = pinned.tails.map(numberIn).filter((number) => number > newest);
+    const gone =
+      before === null ||
+      seen.some((name) => !this.#isThere(name, pinned.tails)) ||
+      // Tables are numbered: one came and went meanwhile.
+      (unseen.length > 0 && Math.min(...unseen) > newest + 1);
+    const names = [...new Set([...seen, ...pinned.tails])]
+      .filter((name) => this.#isThere(name, pinned.tails))
+      .sort((one, other) => numberIn(one) - numberIn(other));
+    const connection = this.#idle.pop() ?? (await this.#parts.connect());
+    try {
+      const rows: LogRow[] = [];
+      const places: [string, number][] = [];
+      let matches = 0;
+      for (const name of names) {
+        const [end] = await rowsOf(connection, {
+          sql: `SELECT coalesce(max(rowid), -1) AS n FROM ${name}`,
+          values: [],
+        });
+        const last = Number(end?.n ?? -1);
+        if (pinned.tails.includes(name)) places.push([name, last]);
+        if (before === null) continue;
+        const after = before.get(name) ?? -1;
+        if (after >= last) continue;
+        const bounds = { after, last, limit };
+        const found = await rowsOf(connection, arrivalsStatement(name, selection, columns, bounds));
+        this.#prove(selection.scope, found);
+        matches += Number(found[0]?.matches ?? 0);
+        rows.push(...found.slice(0, limit - rows.length).map((row) => rowWith(columns, row)));
+      }
+      const next = JSON.stringify([this.#id, places]);
+      return { rows, left: gone && since !== null ? null : matches - rows.length, next };
+    } finally {
+      this.#idle.push(connection);
+      this.#follow(pinned);
+    }
+  }
+
+  #isThere(name: string, tails: readonly string[]): boolean {
+    return this.#followed.has(name) || tails.includes(name);
+  }
+
+  /** The tables stay until the next question, though their records go to files meanwhile. */
+  #follow(pinned: Pinned): void {
+    for (const name of pinned.tails) this.#followed.set(name, (this.#followed.get(name) ?? 0) + 1);
+    this.#parts.clock.after(FOLLOWED_MS, () => {
+      for (const name of pinned.tails) {
+        const left = (this.#followed.get(name) ?? 1) - 1;
+        if (left > 0) this.#followed.set(name, left);
+        else this.#followed.delete(name);
+      }
+      pinned.release();
+    });
   }
 
   async #found(scope: LogScope, id: string, from: number, to: number): Promise<LogRow | null> {
@@ -244,6 +324,15 @@ function timeOf(id: string): number | null {
   if (!/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(id)) return null;
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
 }
+
+/** The row of each table up to which a follower has seen what came; null where it follows from now on, or another keeper answered. */
+function placesOf(id: string, since: string | null): ReadonlyMap<string, number> | null {
+  if (since === null) return null;
+  const [of, places] = JSON.parse(since) as [string, [string, number][]];
+  return of === id ? new Map(places) : null;
+}
+
+const numberIn = (name: string): number => Number(name.slice(name.lastIndexOf('_') + 1));
 
 /** One relation of all columns. */
 export function relationOf(files: readonly Pick<PinnedFile, 'path'>[], tails: readonly string[]): string {

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { Principal } from '../auth/principal.ts';
 import type { Clock } from '../kernel/clock.ts';
+import type { JsonObject } from '../kernel/json.ts';
 import type { Steps } from '../kernel/turns.ts';
 import type { SystemTx, TenantContext, TenantTx } from '../store/ports.ts';
 import type { TableName } from '../store/schema.ts';
@@ -26,7 +27,28 @@ export type AnswerForm =
   /** `run` returns the text. */
   | { readonly as: 'text'; readonly contentType: string }
   /** `run` returns the URL. */
-  | { readonly as: 'redirect'; readonly status: 302 | 303 };
+  | { readonly as: 'redirect'; readonly status: 302 | 303 }
+  /**
+   * Server-sent events, without end: the action is carried out every so many milliseconds, with all that is asked of a request, the
+   * credential and its rights among it. `run` returns `EventTurn`, of which `next` is `call.since` of the next turn.
+   */
+  | { readonly as: 'events'; readonly everyMs: number };
+
+/** What one turn of an action that answers events has to say. */
+export interface EventTurn {
+  readonly events: readonly { readonly event: string; readonly data: unknown }[];
+  /** Where the next turn goes on. */
+  readonly next: string;
+}
+
+/** How a body of large entries is read. */
+export interface Entries {
+  readonly most: number;
+  /** Of one entry. */
+  readonly bytes: number;
+  /** What the action needs of an entry; the rest is forgotten before the next one is read. */
+  readonly keep: (entry: JsonObject) => JsonObject;
+}
 
 /**
  * One administration operation, declared. `admin/handle.ts` is the one handler over all of them: it authenticates,
@@ -75,6 +97,11 @@ export interface Action<P = unknown, Q = unknown, B = unknown, R = unknown, A = 
   readonly body: z.ZodType<B> | null;
   /** What the body is: a JSON object when absent. `one_or_many`: a JSON object, or a list of them. */
   readonly takes?: 'form' | 'one_or_many';
+  /**
+   * The body is one JSON object or a list of them, each of which may be large: they are read one by one. Instead of `takes`. The
+   * schema judges what is kept of them.
+   */
+  readonly entries?: Entries;
   /** The answer, which may be an input of the schema: what it does not name is left out. */
   readonly response: z.ZodType<unknown, R>;
   /** JSON with the status 200 when absent. */
@@ -152,6 +179,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown, A = unknown> {
   audit(resourceId: string, change?: AuditedChange, workspaceId?: string | null): void;
   /** What still refers to an object, asked of every resource that has something to say (`resources/references.ts`). */
   references(to: ReferredTo): Promise<readonly Reference[]>;
+  /** Of answers as events: `next` of the turn before; null in the first, and of all other actions. */
+  readonly since: string | null;
   /** What `prepare` has found out; null without it. */
   readonly prepared: unknown;
   /** What `ahead` has found out; null without it. */
@@ -199,6 +228,7 @@ export interface OperatorCall<P = unknown, Q = unknown, B = unknown>
     | 'references'
     | 'prepared'
     | 'asked'
+    | 'since'
   > {
   readonly tx: SystemTx;
   /** Names the organisation whose audit log gets the row; without it a refused or read-only call leaves none. */

@@ -87,7 +87,7 @@ export interface LogMeasure {
 }
 
 export interface LogGroupQuery {
-  /** None, one or two. Records with no value of a key form one group, whose key is null. */
+  /** None, or up to four. Records with no value of a key form one group, whose key is null. */
   readonly by: readonly LogGroupKey[];
   readonly measures: readonly LogMeasure[];
   /** By a measure's name, or by key `0` or `1`; ties are ordered by the keys. Absent: by the keys, ascending. */
@@ -112,10 +112,27 @@ export interface LogGroups extends LogCoverage {
   readonly approximate: readonly string[];
 }
 
+export interface LogArrivalQuery {
+  readonly columns: readonly string[];
+  /** `next` of an answer before; null: from now on. */
+  readonly since: string | null;
+  readonly limit: number;
+}
+
+/** Records in the order in which they came, whatever their times. */
+export interface LogArrivals {
+  readonly rows: readonly LogRow[];
+  /** How many more came since, which are in no answer; null: some, of unknown number. */
+  readonly left: number | null;
+  readonly next: string;
+}
+
 /** The records that are kept, as routes read them. A question that is too large or too long is a `SluiceError`. */
 export interface LogStore {
   page(selection: LogSelection, query: LogPageQuery): Promise<LogPage>;
   groups(selection: LogSelection, query: LogGroupQuery): Promise<LogGroups>;
+  /** Records that have come since an earlier answer. Their times may be older: a request is recorded at its end. */
+  arrived(selection: LogSelection, query: LogArrivalQuery): Promise<LogArrivals>;
   /** The number of records, counted to `most` + 1 at most. */
   count(selection: LogSelection, most: number): Promise<number>;
   /** Every column of one record; null when the scope has none of this id. */

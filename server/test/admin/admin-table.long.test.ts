@@ -57,6 +57,8 @@ const TABLE: readonly (readonly [string, string, string, string, readonly string
   ['analytics.summary.cache', 'GET', '/analytics/summary/cache', '/analytics/summary/cache', ['analytics.view']],
   ['analytics.what-if', 'POST', '/analytics/what-if', '/analytics/what-if', ['analytics.view']],
   ['logs.list', 'GET', '/logs', '/logs', ['logs.list', 'logs.view']],
+  ['logs.insert', 'POST', '/logs', '/logs', ['logs.write']],
+  ['logs.tail', 'GET', '/logs/tail', '/logs/tail', ['logs.list', 'logs.view']],
   ['logs.histogram', 'GET', '/logs/histogram', '/logs/histogram', ['logs.list', 'logs.view']],
   ['logs.read', 'GET', '/logs/:logId', `/logs/${ID}`, ['completions.write', 'logs.view', 'logs.write']],
   ...['feedbacks', 'feedbacks/scores', 'feedbacks/weighted', 'feedbacks/ai-models'].map((graph) => {

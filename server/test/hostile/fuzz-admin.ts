@@ -13,9 +13,11 @@ import { operatorActions } from '../../src/admin/operator.ts';
 import type { AdminRow } from '../../src/admin/route.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../src/kernel/json.ts';
 import { ACTIONS } from '../../src/resources/catalog.ts';
+import { CUSTOM_LOGS } from '../../src/resources/logs/insert.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
 import { Services } from '../../src/resources/services.ts';
 import type { AdminHarness } from '../support/admin.ts';
+import { forgottenLogs } from '../support/log-rows.ts';
 import { NaiveLogStore } from '../support/naive-log-store.ts';
 
 /** Stands for a number that JavaScript cannot write; replaced in the text. */
@@ -339,7 +341,7 @@ export async function fuzzAdmin(admin: AdminHarness, cases: number, seed?: numbe
 
 /** What the administration under test is given: routes of requests answer from a store, empty as it is. */
 export const fuzzedServices = (): Services =>
-  new Services().provide(KEPT_LOGS, { store: new NaiveLogStore(), days: 30 });
+  new Services().provide(KEPT_LOGS, { store: new NaiveLogStore(), days: 30 }).provide(CUSTOM_LOGS, forgottenLogs);
 
 if (process.argv[1]?.endsWith('fuzz-admin.ts')) {
   const { positionals } = parseArgs({ allowPositionals: true });

@@ -9,6 +9,7 @@ import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
+import { CUSTOM_LOGS } from '../../src/resources/logs/insert.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
 import { Services } from '../../src/resources/services.ts';
 import { logRecord } from '../../src/store/conformance/logs.ts';
@@ -16,6 +17,7 @@ import type { StoredLog, Tables } from '../../src/store/ports.ts';
 import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
 import { rowOf } from '../../src/telemetry/log-columns.ts';
 import { type AdminHarness, emptyTables, startAdmin } from '../support/admin.ts';
+import { forgottenLogs } from '../support/log-rows.ts';
 import { NaiveLogStore } from '../support/naive-log-store.ts';
 import { makePeople, type People } from './principals.ts';
 import type { Built } from './routes.ts';
@@ -127,6 +129,7 @@ export async function startMatrix(
       services: new Services()
         .provide(RECORDS, records)
         .provide(KEPT_LOGS, { store: kept, days: 0 })
+        .provide(CUSTOM_LOGS, forgottenLogs)
         .provide(GATEWAYS, NO_PINGS),
     },
     rows: rows(base),
@@ -185,7 +188,7 @@ export async function startMatrix(
       return {
         status: answer.statusCode,
         text,
-        body: text === '' ? null : JSON.parse(text),
+        body: text === '' || text.startsWith('event: ') ? null : JSON.parse(text),
         headers: JSON.stringify(kept.sort()),
       };
     },

@@ -151,6 +151,11 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   'deployments.verify-ping': () => ({ code: 'made' }),
   'feedback.create': (_t, n) => ({ trace_id: `made ${n}`, value: 1 }),
   'feedback.update': () => ({ value: 2 }),
+  'logs.insert': (_t, n) => ({
+    request: { url: 'https://provider.example/v1/chat/completions', body: {} },
+    response: { body: {} },
+    metadata: { trace_id: `made ${n}`, span_id: `made ${n}` },
+  }),
   'guardrails.create': (t, n) => ({
     name: `made ${n}`,
     checks: [{ id: 'default.contains', parameters: { words: ['made'] } }],

@@ -145,6 +145,8 @@ export async function startAdmin(
     requestsPerMinute: 1_000_000,
     checkHost: (url) => (url.startsWith('https://') ? null : 'must start with https://'),
     publicUrl: () => 'https://sluice.example',
+    // As if the server were about to stop: answers of events end after their first turn, and tests walk all routes.
+    stopping: AbortSignal.abort(),
     ...options.admin,
     services: withDefaults(options.admin?.services ?? new Services(), clock),
   };
@@ -177,7 +179,9 @@ export async function startAdmin(
         ...(body === undefined ? {} : { body: body as NonNullable<RequestInit['body']> }),
       });
       const text = await answer.text();
-      return { status: answer.status, headers: answer.headers, text, body: text === '' ? null : JSON.parse(text) };
+      const events = answer.headers.get('content-type')?.startsWith('text/event-stream') === true;
+      const parsed = text === '' || events ? null : JSON.parse(text);
+      return { status: answer.status, headers: answer.headers, text, body: parsed };
     },
     close: async () => {
       await app.close();

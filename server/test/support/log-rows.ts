@@ -1,6 +1,8 @@
 /** Rows of stored requests for tests of logs and analytics. */
+import { CUSTOM_LOGS } from '../../src/resources/logs/insert.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
 import { Services } from '../../src/resources/services.ts';
+import type { CustomLogs } from '../../src/telemetry/custom-log.ts';
 import type { LogRow } from '../../src/telemetry/log-query.ts';
 import { NaiveLogStore } from './naive-log-store.ts';
 
@@ -70,8 +72,15 @@ export function logRow(more: Partial<Record<string, LogRow[string]>>): LogRow {
   return row;
 }
 
+/** Takes requests that were sent elsewhere, and forgets them. */
+export const forgottenLogs: CustomLogs = {
+  record: async () => undefined,
+  headers: { provider: ['x-gateway-provider'], virtualKey: ['x-gateway-virtual-key'] },
+};
+
 /** A store of rows in memory, and the services that routes read it through. */
 export function naiveLogs(days = 0): { readonly store: NaiveLogStore; readonly services: Services } {
   const store = new NaiveLogStore([], { completeTo: Date.UTC(2026, 5, 1), incomplete: [] });
-  return { store, services: new Services().provide(KEPT_LOGS, { store, days }) };
+  const services = new Services().provide(KEPT_LOGS, { store, days }).provide(CUSTOM_LOGS, forgottenLogs);
+  return { store, services };
 }

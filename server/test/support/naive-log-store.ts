@@ -1,5 +1,7 @@
 /** What a log store must answer, as one plain pass over rows in memory: tests compare real engines and routes with it. */
 import type {
+  LogArrivalQuery,
+  LogArrivals,
   LogCoverage,
   LogFilter,
   LogGroupKey,
@@ -73,6 +75,17 @@ export class NaiveLogStore implements LogStore {
     };
   }
 
+  /** Records come in the order of `rows`. */
+  async arrived(selection: LogSelection, { columns, since, limit }: LogArrivalQuery): Promise<LogArrivals> {
+    const next = String(this.rows.length);
+    if (since === null) return { rows: [], left: 0, next };
+    const found = this.#of(selection, this.rows.slice(Number(since)));
+    const rows = found
+      .slice(0, limit)
+      .map((row) => Object.fromEntries(columns.map((name) => [name, row[name] ?? null])));
+    return { rows, left: found.length - rows.length, next };
+  }
+
   async count(selection: LogSelection, most: number): Promise<number> {
     return Math.min(this.#of(selection).length, most + 1);
   }
@@ -81,8 +94,8 @@ export class NaiveLogStore implements LogStore {
     return this.rows.find((row) => row.id === id && isIn(scope, row)) ?? null;
   }
 
-  #of({ scope, from, to, where }: LogSelection): LogRow[] {
-    return this.rows.filter((row) => {
+  #of({ scope, from, to, where }: LogSelection, rows: readonly LogRow[] = this.rows): LogRow[] {
+    return rows.filter((row) => {
       const time = Number(row.time);
       return isIn(scope, row) && time >= from && time < to && where.every((filter) => meets(filter, row));
     });

@@ -8,9 +8,11 @@ import { tenantFields } from '../fields.ts';
 import { notFound } from '../look-up.ts';
 import { action } from '../resource.ts';
 import { afterCommit, Service } from '../services.ts';
+import { insertLogs } from './insert.ts';
 import { logHistogram, logList } from './list.ts';
 import { readLog } from './read.ts';
 import { isSeen, sightOf, withoutMetadata } from './sight.ts';
+import { logTail } from './tail.ts';
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -46,4 +48,6 @@ const decision = action({
   },
 });
 
-export const logs: Resource = { actions: [logList, logHistogram, readLog, decision, ...logGroups] };
+export const logs: Resource = {
+  actions: [logList, insertLogs, logTail, logHistogram, readLog, decision, ...logGroups],
+};
