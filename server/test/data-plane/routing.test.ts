@@ -1,39 +1,9 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import {
-  answerOf,
-  balanced,
-  chat,
-  fails,
-  fallback,
-  ok,
-  type RoutingServer,
-  startRouting,
-  target,
-} from '../support/routing.ts';
-import type { TestServer } from '../support/server.ts';
+import { describe, expect, it } from 'vitest';
+import { ask, bodyOf, conditional, counts, dice, of, saved, server, useRouting } from '../support/routed.ts';
+import { answerOf, balanced, chat, fails, fallback, ok, target } from '../support/routing.ts';
 import type { Received } from '../support/upstream.ts';
 
-let routing: RoutingServer;
-let server: TestServer;
-let random = 0;
-
-beforeAll(async () => {
-  routing = await startRouting({}, { random: () => random });
-  server = routing.server;
-});
-
-afterAll(() => routing?.stop());
-
-beforeEach(() => {
-  random = 0;
-  routing.reset();
-});
-
-const of = (name: string) => routing.of(name);
-const counts = () => routing.counts();
-const saved = (config: object) => routing.saved(config);
-const ask = (...args: Parameters<RoutingServer['ask']>) => routing.ask(...args);
-const bodyOf = ({ body }: Received) => JSON.parse(body.toString('utf8')) as Record<string, unknown>;
+useRouting();
 
 describe('fallback', () => {
   it('the next target answers when the one before refuses, and headers and record say which', async () => {
@@ -206,7 +176,7 @@ describe('load balancing', () => {
     [0.25, 1],
     [0.999, 1],
   ])('a draw of %f of weights 1, 3 and 0 takes target %i', async (drawn, index) => {
-    random = drawn;
+    dice.random = drawn;
     const config = balanced([target('a'), target('b', { weight: 3 }), target('c', { weight: 0 })]);
     expect(await ask(config)).toMatchObject({ status: 200, path: `config.targets[${index}]` });
   });
@@ -214,7 +184,7 @@ describe('load balancing', () => {
   it('weights are shares: of draws spread evenly each target gets its part', async () => {
     const got = new Map<string | null, number>();
     for (let i = 0; i < 40; i++) {
-      random = (i + 0.5) / 40;
+      dice.random = (i + 0.5) / 40;
       const config = balanced([
         target('a', { weight: 0.5 }),
         target('b', { weight: 0.3 }),
@@ -246,7 +216,7 @@ describe('load balancing', () => {
       const { path } = await of(`user-${user}`);
       paths.add(path);
       for (const drawn of [0, 0.5, 0.99]) {
-        random = drawn;
+        dice.random = drawn;
         expect((await of(`user-${user}`)).path).toBe(path);
       }
     }
@@ -259,73 +229,10 @@ describe('load balancing', () => {
     });
     const paths: (string | null)[] = [];
     for (const drawn of [0.1, 0.9, 0.1]) {
-      random = drawn;
+      dice.random = drawn;
       paths.push((await ask(config)).path);
     }
     expect(paths).toEqual(['config.targets[0]', 'config.targets[1]', 'config.targets[0]']);
-  });
-});
-
-const conditional = (conditions: [query: object, name: string][], targets: object[], otherwise: string) => ({
-  strategy: {
-    mode: 'conditional',
-    // biome-ignore lint/suspicious/noThenProperty: the name is the contract's
-    conditions: conditions.map(([query, name]) => ({ query, then: name })),
-    default: otherwise,
-  },
-  targets,
-});
-
-describe('conditions', () => {
-  const targets = [target('a', { name: 'fast' }), target('b', { name: 'good' }), target('c', { name: 'rest' })];
-  const config = conditional(
-    [
-      [{ 'metadata.tier': 'gold', 'params.temperature': { $lt: 0.5 } }, 'good'],
-      [{ $or: [{ 'params.model': { $regex: 'mini$' } }, { 'headers.x-hurry': 'yes' }] }, 'fast'],
-      [{ 'url.pathname': '/v1/completions' }, 'fast'],
-    ],
-    targets,
-    'rest',
-  );
-  const gold = { 'x-gateway-metadata': '{"tier":"gold"}' };
-
-  it.each<[string, object, Record<string, string>, number]>([
-    ['all of the first', { temperature: 0.1 }, gold, 1],
-    ['half of the first', { temperature: 0.9 }, gold, 2],
-    ['a member that is no number', { temperature: 'cold' }, gold, 2],
-    ['the model as it was asked for', { model: 'gpt-4o-mini' }, {}, 0],
-    ['a header', {}, { 'X-Hurry': 'yes' }, 0],
-    ['the first of two that match', { model: 'gpt-4o-mini', temperature: 0 }, gold, 1],
-    ['none', {}, {}, 2],
-  ])('%s', async (_title, extra, headers, index) => {
-    expect(await ask(config, extra, headers)).toMatchObject({ status: 200, path: `config.targets[${index}]` });
-  });
-
-  it('forms have no members to ask for, and go where nothing matches', async () => {
-    const form = new FormData();
-    form.set('model', 'whisper-mini');
-    form.set('file', new Blob(['sound']), 'a.mp3');
-    const answer = await fetch(`${server.url}/v1/audio/transcriptions`, {
-      method: 'POST',
-      headers: {
-        'x-gateway-api-key': server.first.workspace_api_key,
-        'x-gateway-config': JSON.stringify(config),
-      },
-      body: form,
-    });
-    await answer.text();
-    expect(answer.headers.get('x-gateway-last-used-option-index')).toBe('config.targets[2]');
-  });
-
-  it('a target may be a group of its own', async () => {
-    of('a').answer = fails(500);
-    const nested = conditional(
-      [[{ 'metadata.tier': 'gold' }, 'group']],
-      [{ name: 'group', ...fallback([target('a'), target('b')]) }, target('c', { name: 'rest' })],
-      'rest',
-    );
-    expect(await ask(nested, {}, gold)).toMatchObject({ status: 200, path: 'config.targets[0].targets[1]' });
-    expect(await ask(nested)).toMatchObject({ status: 200, path: 'config.targets[1]' });
   });
 });
 
@@ -397,102 +304,6 @@ describe('circuit breakers', () => {
   });
 });
 
-describe('passthrough', () => {
-  it('a target takes the provider of the header, then that of the model; without any it fails and the next is tried', async () => {
-    of('a').answer = fails(500);
-    const config = fallback([target('a'), { passthrough: true, override_params: { temperature: 0 } }]);
-    const header = { 'x-gateway-provider': '@c' };
-    expect(await ask(config, {}, header)).toMatchObject({ status: 200, path: 'config.targets[1]' });
-    expect(bodyOf(of('c').received[0] as Received)).toMatchObject({ model: 'gpt-4o', temperature: 0 });
-    expect(await ask(config, { model: '@b/other' }, header)).toMatchObject({ status: 200 });
-    expect(counts()).toEqual([2, 0, 2]);
-    expect(await ask(config, { model: '@b/other' })).toMatchObject({ status: 200 });
-    expect(bodyOf(of('b').received[0] as Received)).toMatchObject({ model: 'other' });
-    expect(await ask(fallback([{ passthrough: true }, target('c')]))).toMatchObject({
-      status: 200,
-      path: 'config.targets[1]',
-    });
-    expect(await ask(fallback([target('a'), { passthrough: true }]))).toMatchObject({ status: 400 });
-  });
-
-  it('a whole config may pass through, with what else it says', async () => {
-    const slug = await saved({ passthrough: true, default_params: { top_p: 0.25 } });
-    expect(await ask(slug, { model: '@b/m' })).toMatchObject({ status: 200, path: 'config' });
-    expect(bodyOf(of('b').received[0] as Received)).toMatchObject({ model: 'm', top_p: 0.25 });
-    expect(await ask(slug)).toMatchObject({ status: 400 });
-  });
-});
-
-describe('what flows down', () => {
-  it('parameters, retries, time-outs, hosts and headers of the root are those of a target that has none of its own', async () => {
-    of('a').answer = fails(429, { 'retry-after-ms': '1' });
-    const config = {
-      ...fallback([
-        target('a', { retry: { attempts: 0 }, override_params: { top_p: 1 } }),
-        { ...balanced([target('b')]), default_params: { stop: 'x' } },
-      ]),
-      retry: { attempts: 2, use_retry_after_headers: true },
-      override_params: { temperature: 0.3, top_p: 0.1 },
-      forward_headers: ['x-own'],
-    };
-    of('b').answer = fails(429, { 'retry-after-ms': '1' });
-    expect(await ask(config, {}, { 'x-own': 'mine' })).toMatchObject({ path: 'config.targets[1].targets[0]' });
-    expect(counts()).toEqual([1, 3, 0]);
-    expect(bodyOf(of('a').received[0] as Received)).toMatchObject({ temperature: 0.3, top_p: 1 });
-    expect(bodyOf(of('b').received[0] as Received)).toMatchObject({ temperature: 0.3, top_p: 0.1, stop: 'x' });
-    for (const name of ['a', 'b']) expect(of(name).received[0]?.headers['x-own']).toBe('mine');
-  });
-
-  it('a key of the root is never sent to the provider that a target names itself', async () => {
-    const config = {
-      provider: 'openai',
-      api_key: 'sk-of-the-root',
-      custom_host: `${of('c').url}/v1`,
-      ...fallback([
-        { provider: 'openai', api_key: 'sk-own', custom_host: `${of('a').url}/v1` },
-        { retry: { attempts: 0 } },
-      ]),
-    };
-    of('a').answer = fails(500);
-    expect(await ask(config)).toMatchObject({ status: 200, path: 'config.targets[1]' });
-    expect(of('a').received[0]?.headers.authorization).toBe('Bearer sk-own');
-    expect(of('c').received[0]?.headers.authorization).toBe('Bearer sk-of-the-root');
-    const stored = { provider: 'openai', api_key: 'sk-of-the-root', ...fallback([target('b'), target('a')]) };
-    await ask(stored);
-    expect(of('b').received[0]?.headers.authorization).toBe('Bearer sk-b-credential');
-  });
-});
-
-describe('dry runs', () => {
-  it('show the target that would be called first and the others in order, and call none', async () => {
-    const config = fallback([
-      { provider: '@nobody' },
-      target('b', { override_params: { model: 'm1' } }),
-      balanced([target('c'), target('a')]),
-    ]);
-    const told = await ask(config, {}, { 'x-gateway-dry-run': 'true' });
-    expect(told.status).toBe(200);
-    expect(JSON.parse(told.text)).toMatchObject({
-      object: 'decision',
-      dry_run: true,
-      target: { path: 'config.targets[1]', provider: 'openai', provider_slug: 'b', model: 'm1' },
-      targets: [
-        {
-          path: 'config.targets[0]',
-          provider: null,
-          provider_slug: 'nobody',
-          order: 1,
-          problem: expect.stringContaining('nobody'),
-        },
-        { path: 'config.targets[1]', provider: 'openai', provider_slug: 'b', model: 'm1', order: 2, problem: null },
-        { path: 'config.targets[2].targets[0]', provider: 'openai', provider_slug: 'c', model: 'gpt-4o', order: 3 },
-        { path: 'config.targets[2].targets[1]', provider_slug: 'a', order: null, why: 'not_drawn' },
-      ],
-    });
-    expect(counts()).toEqual([0, 0, 0]);
-  });
-});
-
 describe('how much one request may become', () => {
   const searching = (patterns: string[], key = 'metadata.text') =>
     conditional(
@@ -538,77 +349,5 @@ describe('how much one request may become', () => {
     of('b').answer = fails(503);
     await ask(await saved(fallback([...Array.from({ length: 99 }, () => target('a')), target('c')])));
     expect(counts()).toEqual([99, 0, 1]);
-  });
-});
-
-describe('who may say where a request goes', () => {
-  it('what a name contains never makes it another one that was asked for before', async () => {
-    const named = (provider: string, model: string) =>
-      server.call('/chat/completions', chat({ model }), { 'x-gateway-provider': provider });
-    for (const model of ['a|gpt-4o', 'a\ngpt-4o', '1:agpt-4o']) expect((await named('@a', model)).status).toBe(200);
-    expect((await named('@a|', '@a/gpt-4o')).status).toBe(400);
-  });
-
-  const inline = fallback([
-    target('a'),
-    { provider: 'openai', api_key: 'sk-mine-alone', custom_host: 'http://127.0.0.1:1/v1' },
-  ]);
-
-  it('hosts of nested targets are judged like any other, in saved configs and in those of a request', async () => {
-    const hosts = fallback([
-      target('a'),
-      fallback([target('b'), target('c', { custom_host: 'http://169.254.169.254/' })]),
-    ]);
-    const refused = await ask(hosts);
-    expect(refused.status).toBe(400);
-    expect(refused.text).toContain('targets[1].targets[1].custom_host');
-    const made = await server.admin('POST', '/configs', {
-      name: 'hosts',
-      config: hosts,
-      workspace_id: server.first.workspace_id,
-    });
-    expect(made).toMatchObject({
-      status: 400,
-      body: { error: { param: 'config.targets[1].targets[1].custom_host' } },
-    });
-    expect(counts()).toEqual([0, 0, 0]);
-  });
-
-  it('a stored credential never leaves for a host that a target of a config names', async () => {
-    const elsewhere = fallback([target('a', { custom_host: 'https://example.org/v1' }), target('c')]);
-    expect(await ask(elsewhere)).toMatchObject({ status: 200, path: 'config.targets[1]' });
-    expect(counts()).toEqual([0, 0, 1]);
-  });
-
-  it('in saved-only mode only saved configs have targets, whatever those of a request name', async () => {
-    const slug = await saved(fallback([{ provider: '@nobody' }, target('b')]));
-    const block = (block_inline_config: boolean) =>
-      server.admin('PUT', '/admin/organisation/settings', { data_plane_security_settings: { block_inline_config } });
-    expect((await block(true)).status).toBe(200);
-    expect(await ask(slug)).toMatchObject({ status: 200, path: 'config.targets[1]' });
-    for (const config of [inline, fallback([target('a'), target('b')])]) {
-      const refused = await ask(config);
-      expect(refused.status).toBe(400);
-      expect(refused.text).toContain('inline_config_blocked');
-    }
-    const host = await ask(slug, {}, { 'x-gateway-custom-host': `${of('c').url}/v1` });
-    expect(host.text).toContain('inline_custom_host_blocked');
-    expect((await block(false)).status).toBe(200);
-    expect(counts()).toEqual([0, 1, 0]);
-  });
-
-  it('a key that pins its config runs all targets of that one and no other', async () => {
-    const slug = await saved(fallback([{ provider: '@nobody' }, target('b')]));
-    const made = await server.admin('POST', '/api-keys/workspace/service', {
-      name: 'pinned',
-      workspace_id: server.first.workspace_id,
-      scopes: ['completions.write'],
-      defaults: { config_id: slug, allow_config_override: false },
-    });
-    const key = { 'x-gateway-api-key': String(made.body.key) };
-    const answer = await server.call('/chat/completions', chat(), key);
-    expect(answer.headers.get('x-gateway-last-used-option-index')).toBe('config.targets[1]');
-    await answer.text();
-    expect(await ask(fallback([target('a'), target('b')]), {}, key)).toMatchObject({ status: 400 });
   });
 });

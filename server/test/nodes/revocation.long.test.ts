@@ -15,16 +15,13 @@ import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Row } from '../../src/store/schema.ts';
 import { migratedDatabase } from '../support/postgres.ts';
-import { killAll, readFirstRun, type ServerProcess, startProcess } from '../support/process.ts';
+import { killAll, type ServerProcess, startProcess } from '../support/process.ts';
 import { ownRedisMissing, startRedis, type TestRedis } from '../support/redis.ts';
+import { chat, keepAsking, means, type Probe, report, SECOND } from '../support/revocation.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 
 /** The long form has 1,000: `SLUICE_TEST_REVOCATIONS=1000 npx vitest run server/test/nodes/revocation.long.test.ts`. */
 const REVOCATIONS = Number(process.env.SLUICE_TEST_REVOCATIONS ?? 100);
-const SECOND = 1_000;
-
-/** Status of one request to the other node. */
-type Probe = () => Promise<number>;
 
 /** Something that is allowed on the other node, until it is taken away on this one. */
 interface Right {
@@ -46,8 +43,6 @@ let redis: TestRedis;
 let here: TestServer;
 let there: ServerProcess;
 let tables: Tables;
-
-const chat = { model: '@sandbox/echo', messages: [{ role: 'user', content: 'Hello' }] };
 
 async function ask(
   method: string,
@@ -314,9 +309,6 @@ const WAYS: Readonly<Record<string, () => Promise<Right>>> = {
   },
 };
 
-/** What an answer says; a credential that failed too often is not looked at for a while, which is a no too. */
-const means = (status: number, expected: number) => status === expected || (expected === 401 && status === 429);
-
 /**
  * How long after `since` the last request was sent that was answered as before, milliseconds; more than `bound` when that
  * did not end. What is sent afterwards is answered as it should be, and no request in any third way.
@@ -349,12 +341,6 @@ async function measure(right: Right, bound: number): Promise<number> {
   if (watching !== null) expect((await watching).filter((status) => status !== 200)).toEqual([]);
   if (right.restore === undefined) return lag;
   return Math.max(lag, await lagOf(probe, refused, allowed, await right.restore(), bound));
-}
-
-async function keepAsking(probe: Probe, over: () => boolean): Promise<number[]> {
-  const statuses: number[] = [];
-  while (!over()) statuses.push(await probe());
-  return statuses;
 }
 
 /** A way to PostgreSQL on which notices can be made to disappear: their connection stays open and says nothing more. */
@@ -404,12 +390,6 @@ async function silenceable(target: string) {
       await once(server, 'close');
     },
   };
-}
-
-function report(what: string, lags: readonly number[]): void {
-  const sorted = [...lags].sort((a, b) => a - b);
-  const at = (part: number) => Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0);
-  process.stdout.write(`revocation, ${what}: ${lags.length} × p50 ${at(0.5)} p99 ${at(0.99)} max ${at(1)} ms\n`);
 }
 
 describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
@@ -542,61 +522,6 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
       }, 60_000);
     }
   });
-});
-
-describe('on every process of one port (SLUICE_WORKERS)', () => {
-  it('deleted keys are refused within a second, and no good key is', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'sluice-revocation-'));
-    const server = await startProcess(folder, {
-      SLUICE_WORKERS: '2',
-      SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
-    });
-    try {
-      const { admin_api_key, workspace_api_key, workspace_id } = await readFirstRun(folder);
-      // A connection of its own each time, so that the calls spread over the processes.
-      const call = async (method: string, path: string, key: string, body?: unknown) => {
-        const answer = await fetch(`${server.url}/v1${path}`, {
-          method,
-          headers: { 'x-gateway-api-key': key, connection: 'close', 'content-type': 'application/json' },
-          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        });
-        return { status: answer.status, body: (await answer.json()) as Record<string, string> };
-      };
-      const ask = async (key: string) => (await call('POST', '/chat/completions', key, chat)).status;
-      let over = false;
-      const good = keepAsking(
-        () => ask(workspace_api_key),
-        () => over,
-      );
-      const lags: number[] = [];
-      for (let round = 0; round < 20; round++) {
-        const made = await call('POST', '/api-keys/workspace/service', admin_api_key, {
-          name: 'short',
-          workspace_id,
-          scopes: ['completions.write'],
-        });
-        const { id = '', key = '' } = made.body;
-        const warm = await Promise.all(Array.from({ length: 6 }, () => ask(key)));
-        expect(warm.filter((status) => status !== 200)).toEqual([]);
-        expect((await call('DELETE', `/api-keys/${id}`, admin_api_key)).status).toBe(200);
-        const since = performance.now();
-        for (;;) {
-          const sent = performance.now();
-          const answers = await Promise.all(Array.from({ length: 6 }, () => ask(key)));
-          if (answers.every((status) => means(status, 401))) break;
-          lags.push(sent - since);
-          expect(sent - since).toBeLessThanOrEqual(SECOND);
-        }
-      }
-      over = true;
-      report('deleted keys, two processes on one port', lags.length === 0 ? [0] : lags);
-      expect((await good).filter((status) => status !== 200)).toEqual([]);
-    } finally {
-      server.child.kill('SIGTERM');
-      await server.ended;
-      await rm(folder, { recursive: true, force: true });
-    }
-  }, 60_000);
 });
 
 /** `count` pieces of work, `width` at a time; answers in order. */
