@@ -2,6 +2,7 @@
 
 import type { Access } from '../gateway/account-access.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { childSpanId, spanIdOf, traceIdOf, traceparentOf } from '../kernel/trace-context.ts';
 import type { WireControl, WireHandler, WireRequest } from '../kernel/wire.ts';
 import { recordedAs } from '../operations/dialects/errors.ts';
 import { refusesCredential } from '../operations/dialects/provider-error.ts';
@@ -18,6 +19,12 @@ import { modelUnder } from './shaping.ts';
 import type { AttemptResult } from './state/attempt-result.ts';
 import type { Prepared } from './state/prepared.ts';
 import type { Target } from './target.ts';
+
+/** The trace of the request, and the span that is made of its next attempt. */
+function traceOf({ request, outcome }: Uses<'outcome' | 'request'>): string {
+  const span = childSpanId(spanIdOf(request.spanId), outcome.attempts.length + 1);
+  return traceparentOf(traceIdOf(request.traceId), span, request.parentSampled ?? true);
+}
 
 /** What an attempt failed with, unless its status says all there is to say. */
 function errorOf(result: AttemptResult, status: number | null): string | null {
@@ -42,6 +49,7 @@ export function passAnswerOver({
  */
 export function attempt(x: Exchange, target: Target, prepared: Prepared): Promise<AttemptResult> {
   x.outcome.attemptCount += 1;
+  if (prepared.traceAt !== null) prepared.request.headers[prepared.traceAt] = traceOf(x);
   return prepared.signer === null
     ? send(x, target, prepared, null, target.timeoutMs)
     : signedAttempt(x, target, prepared, prepared.signer);

@@ -4,6 +4,7 @@
  */
 
 import { unreadHint } from '../gateway/unread-headers.ts';
+import type { CheckedUrl } from '../http/egress-guard.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { nearest } from '../kernel/nearest.ts';
@@ -308,7 +309,8 @@ function accountTarget(x: Uses<'request', 'egress' | 'timeouts'>, selection: Sel
     model?.secrets?.until ?? Number.POSITIVE_INFINITY,
   );
   const customHeaders = { ...own.customHeaders, ...sealed?.customHeaders };
-  return build(x, selection, provider, stored, { ...placed, chosen }, wanted, true, allowed, customHeaders, until);
+  const named = { ...placed, chosen, propagate: account.settings.propagate === true };
+  return build(x, selection, provider, stored, named, wanted, true, allowed, customHeaders, until);
 }
 
 /** Where a base URL leads, however it is written: another path would make another request of what was judged. */
@@ -364,6 +366,8 @@ interface Placed {
   readonly model: string | null;
   /** Where it is another than the account's own settings would give. */
   readonly chosen?: string | null;
+  /** The account is sent the trace, wherever it is. */
+  readonly propagate?: boolean;
   readonly priced: string | null;
 }
 
@@ -399,18 +403,18 @@ function build(
   until?: number,
 ): Target {
   const config = selection.config;
-  let parsed: URL | null = null;
+  let checked: CheckedUrl | null = null;
   if (provider.local === undefined) {
     if (url === null)
       throw bad(
         provider.hostHint ??
           `Provider ${provider.id} has no default host. Send x-gateway-custom-host or save a custom_host.`,
       );
-    parsed = x.services.egress.check(url, {
+    checked = x.services.egress.check(url, {
       storedCredential,
       allowedOrigins,
       param: 'x-gateway-custom-host',
-    }).url;
+    });
   }
   const timeout = config?.request_timeout ?? headerTimeout(x.request);
   return new Target({
@@ -421,7 +425,8 @@ function build(
     ...(until === undefined ? {} : { until }),
     placed: placed.model === null ? null : { model: placed.model, priced: placed.priced },
     chosen: placed.chosen ?? null,
-    url: parsed,
+    url: checked?.url ?? null,
+    propagates: checked !== null && (checked.trusted || placed.propagate === true),
     customHeaders: Object.entries(customHeaders).flatMap(([name, value]) => [name.toLowerCase(), value]),
     shaping: shapingOf(config),
     forwardHeaders: config?.forward_headers ?? [],

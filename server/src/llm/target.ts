@@ -44,6 +44,8 @@ export class Target {
   /** Null without a cache. */
   readonly cache: CachePolicy | null;
   readonly strict: boolean;
+  /** It is sent the trace that a request is part of. */
+  readonly propagates: boolean;
   /** Credentials that travel upstream: a header or error that echoes one loses it. */
   readonly sent: readonly string[];
 
@@ -64,6 +66,7 @@ export class Target {
     retry: Retry | null;
     cache: CachePolicy | null;
     strict: boolean;
+    propagates?: boolean;
     placed?: { readonly model: string; readonly priced: string | null } | null;
     chosen?: string | null;
   }) {
@@ -88,6 +91,7 @@ export class Target {
     this.retry = parts.retry;
     this.cache = parts.cache;
     this.strict = parts.strict;
+    this.propagates = parts.propagates ?? false;
     this.sent = secretsOf(parts.credentials, parts.customHeaders, parts.provider.account.secrets);
   }
 

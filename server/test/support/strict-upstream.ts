@@ -69,6 +69,10 @@ const contentType = (form: StrictRoute['form']): string => {
   return form ? 'multipart/form-data; boundary=' : 'application/json';
 };
 
+/** Trusted hosts, as these are, are told of the trace; any HTTP server takes that. */
+export const isTrace = (name: string, value: unknown): boolean =>
+  name === 'traceparent' && /^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/.test(String(value));
+
 /** A provider that checks method, path, query, headers and body against its published field lists. */
 export async function startStrictUpstream(options: {
   readonly routes: readonly StrictRoute[];
@@ -86,6 +90,7 @@ export async function startStrictUpstream(options: {
     for (const name of url.searchParams.keys()) if (!route.query?.includes(name)) return `unknown query ${name}`;
     for (const [name, value] of Object.entries(request.headers)) {
       const wanted = options.headers[name];
+      if (isTrace(name, value)) continue;
       if (name === 'transfer-encoding' && route.chunked === true) continue;
       if (wanted === undefined && !HEADERS.has(name) && !options.optional.includes(name))
         return `unknown header ${name}: ${value}`;

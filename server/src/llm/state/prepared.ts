@@ -11,6 +11,8 @@ export interface Prepared {
   readonly bound: Bound;
   readonly context: CallContext;
   readonly stripUsage: boolean;
+  /** Where among the headers the value of `traceparent` is, which each attempt writes; null: none is sent. */
+  readonly traceAt: number | null;
   /** Signs each attempt; null for accounts whose headers are complete. */
   readonly signer: Signer | null;
   /** Headers of the caller that were looked at for it, `name, value`; null when there were none. */

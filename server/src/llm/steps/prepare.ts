@@ -74,6 +74,8 @@ function complete(
   target.provider.authorize(headers, context);
   pushCustom(headers, target.customHeaders);
   forward(x.request, target, headers);
+  // One that the caller or the account names is sent as it is.
+  const traceAt = target.propagates && !headers.includes('traceparent') ? headers.push('traceparent', '') - 1 : null;
   const path =
     x.request.operation.family === 'proxy'
       ? proxyPath(x.request, bound.binding, context)
@@ -94,6 +96,7 @@ function complete(
     bound,
     context,
     stripUsage: body.stripUsage,
+    traceAt,
     signer,
     seen: seen.length === 0 ? null : seen,
     fanOut:

@@ -19,11 +19,13 @@ import {
 } from '../body-fields.ts';
 import { type Issue, issuesOf } from '../issues.ts';
 
-/** For every provider: a host and headers of one's own, and OAuth client credentials in place of the key. */
+/** For every provider: a host and headers of one's own, trace context, and OAuth client credentials in place of the key. */
 const COMMON: AccountFields = {
   custom_host: { host: true },
   // Their values are what servers let callers in by.
   custom_headers: { schema: customHeaders, secret: true },
+  // Whether a public provider is sent the trace that a request is part of.
+  propagate: { schema: z.boolean() },
 };
 const AUTH_TYPE = 'auth_type';
 const OAUTH: AccountField = {

@@ -6,6 +6,7 @@ import type { ServerResponse } from 'node:http';
 import { z } from 'zod';
 import { awsChunk, awsEvent, awsException } from '../aws-frames.ts';
 import { signatureFault } from '../sigv4.ts';
+import { isTrace } from '../strict-upstream.ts';
 import { type FakeUpstream, type Received, sendJson, startUpstream } from '../upstream.ts';
 import { AWS_KEYS, BEDROCK_KEY, BEDROCK_REGION, type Failure, type Fields, ROLE_KEYS } from './bedrock.ts';
 
@@ -400,7 +401,7 @@ export async function startBedrockRuntime(options: { readonly now?: () => number
     const found = /^\/model\/([^/]+)\/([a-z-]+)$/.exec(url.pathname);
     const invoked = found?.[2] === 'invoke' || found?.[2] === 'invoke-with-response-stream';
     for (const [name, value] of Object.entries(request.headers)) {
-      if (HEADERS.has(name)) continue;
+      if (HEADERS.has(name) || isTrace(name, value)) continue;
       if (!invoked || INVOKE_HEADERS[name]?.test(String(value)) !== true) {
         throw new Error(`unknown header ${name}: ${value}`);
       }
