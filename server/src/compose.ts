@@ -8,7 +8,7 @@ import { systemTenant } from './auth/tenant.ts';
 import { openAdmin } from './compose/admin.ts';
 import type { Common, WorkerRole } from './compose/common.ts';
 import { type GivenServices, openGateway } from './compose/data-plane.ts';
-import { openExporter } from './compose/exporter.ts';
+import { openExporter, pushMetrics } from './compose/exporter.ts';
 import { Front } from './compose/front.ts';
 import { healthReport, openProbes } from './compose/health.ts';
 import { startJobs } from './compose/jobs.ts';
@@ -112,7 +112,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const { tables, logs, node } = stores;
   const shared = await openShared(common, stores);
   const spools = await openSpools(common, stores);
-  await openExporter(common);
+  const exporter = await openExporter(common);
   const front = new Front(common);
   const egress = createEgressGuard({
     trustedHosts: config.trustedHosts,
@@ -138,6 +138,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const gateway = openGateway(common, { ...planes, egress, upstream, pricer, given });
   const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
   const metrics = openMetrics(common, { ...planes, gateway });
+  pushMetrics(common, exporter, () => metrics.families());
   const health = healthReport(common, { ...planes, gateway, readiness });
   if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, health });
 

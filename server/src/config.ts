@@ -129,11 +129,18 @@ function withSender(
 /** The collector of the `OTEL_…` settings; null where no address is set. */
 function otlpOf(get: <N extends Name>(name: N) => Parsed<N> | null): OtlpConfig | null {
   const base = get('OTEL_EXPORTER_OTLP_ENDPOINT');
-  const own = get('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT');
-  const traces = own ?? (base === null ? null : `${base.replace(/\/+$/, '')}/v1/traces`);
-  if (traces === null) return null;
+  const below = (path: string) => (base === null ? null : `${base.replace(/\/+$/, '')}${path}`);
+  const wanted = (exporter: 'otlp' | 'none' | null, url: string | null) => (exporter === 'none' ? null : url);
+  const traces = wanted(get('OTEL_TRACES_EXPORTER'), get('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT') ?? below('/v1/traces'));
+  const metrics = wanted(
+    get('OTEL_METRICS_EXPORTER'),
+    get('OTEL_EXPORTER_OTLP_METRICS_ENDPOINT') ?? below('/v1/metrics'),
+  );
+  if (traces === null && metrics === null) return null;
   return {
     traces,
+    metrics,
+    metricsEveryMs: get('OTEL_METRIC_EXPORT_INTERVAL') ?? 60_000,
     headers: get('OTEL_EXPORTER_OTLP_HEADERS') ?? new Secret('{}'),
     protocol: get('OTEL_EXPORTER_OTLP_PROTOCOL') ?? 'http/protobuf',
     resource: { ...get('OTEL_RESOURCE_ATTRIBUTES'), 'service.name': get('OTEL_SERVICE_NAME') ?? 'sluice' },

@@ -51,8 +51,12 @@ export interface ControlPlane {
 
 /** A collector of OpenTelemetry's data. */
 export interface OtlpConfig {
-  /** Address of the calls with spans. */
-  readonly traces: string;
+  /** Address of the calls with spans; null: none are sent. */
+  readonly traces: string | null;
+  /** The same of metrics. */
+  readonly metrics: string | null;
+  /** Milliseconds from one call with metrics to the next. */
+  readonly metricsEveryMs: number;
   /** A JSON object of texts. */
   readonly headers: Secret;
   readonly protocol: 'http/protobuf' | 'http/json';
@@ -302,6 +306,18 @@ export const VARIABLES = {
     fallback: null,
     allowed: 'an http or https URL without credentials, such as http://localhost:4318/v1/traces',
     parse: collectorUrl,
+  }),
+  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: variable({
+    fallback: null,
+    allowed: 'an http or https URL without credentials, such as http://localhost:4318/v1/metrics',
+    parse: collectorUrl,
+  }),
+  OTEL_TRACES_EXPORTER: variable({ fallback: 'otlp', allowed: 'otlp or none', parse: oneOf('otlp', 'none') }),
+  OTEL_METRICS_EXPORTER: variable({ fallback: 'otlp', allowed: 'otlp or none', parse: oneOf('otlp', 'none') }),
+  OTEL_METRIC_EXPORT_INTERVAL: variable({
+    fallback: '60000',
+    allowed: 'a whole number of milliseconds from 1000 to 3600000',
+    parse: whole(1_000, 3_600_000),
   }),
   OTEL_EXPORTER_OTLP_HEADERS: variable({
     fallback: '',

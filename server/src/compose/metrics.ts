@@ -2,6 +2,7 @@
 import { registerMetrics, sendMetrics } from '../admin/metrics.ts';
 import { LOOPBACK, listenOnLoopback } from '../http/loopback-listener.ts';
 import { Exposed } from '../telemetry/metrics/exposed.ts';
+import type { FamilyValues } from '../telemetry/metrics/family-values.ts';
 import { Lag } from '../telemetry/metrics/lag.ts';
 import { workerMetrics } from '../telemetry/metrics/workers.ts';
 import type { Common } from './common.ts';
@@ -17,8 +18,11 @@ interface Parts {
   readonly gateway: Gateway;
 }
 
-/** Registers the route; `listen` opens the own listener, if there is to be one, and answers its address. */
-export function openMetrics(common: Common, parts: Parts): { listen(): Promise<string | null> } {
+/** Registers the route; `listen` opens the own listener, if there is to be one, and answers its address; `families` reads the numbers of all processes. */
+export function openMetrics(
+  common: Common,
+  parts: Parts,
+): { listen(): Promise<string | null>; families(): Promise<readonly FamilyValues[]> } {
   const { config, clock, log, lifecycle, metrics, worker } = common;
   const { front, kept } = parts;
   readNumbers(common, parts);
@@ -27,6 +31,7 @@ export function openMetrics(common: Common, parts: Parts): { listen(): Promise<s
   const exposed = new Exposed(families, clock);
   registerMetrics(front.app, { metrics: exposed, authenticator: kept.authenticator, clock, log });
   return {
+    families,
     async listen() {
       if (config.metricsPort === null) return null;
       const listener = await listenOnLoopback(config.metricsPort, '/metrics', clock, (request, response) => {

@@ -53,6 +53,7 @@ async function start(traces: Partial<TraceSettings> = {}, maxBytes = 1 << 30): P
     maxBytes,
     resource: { 'service.name': 'sluice' },
     version: '1',
+    metrics: null,
     traces: {
       url: `${collector.url}/v1/traces`,
       headers: { authorization: 'Bearer collector-secret' },

@@ -3,9 +3,11 @@ import type { OperatorHttp } from '../http/operator-http.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import { ATTRIBUTES } from '../telemetry/conventions/conventions.ts';
+import type { FamilyValues } from '../telemetry/metrics/family-values.ts';
 import { type Span, spansOf } from '../telemetry/spans.ts';
 import { Feed, type FeedOptions } from './feed.ts';
 import type { ExporterSettings, ExporterState, TraceSettings } from './messages.ts';
+import { metricsBody, type Period } from './otlp/metrics.ts';
 import { tracesBody } from './otlp/requests.ts';
 import { sendToCollector } from './otlp/sender.ts';
 import { sampledBy } from './sampler.ts';
@@ -19,6 +21,8 @@ export interface FeedParts {
 
 export interface Feeds {
   readonly state: ExporterState;
+  /** Sends them; what is not accepted is in the next ones, which are sums. */
+  metrics(families: readonly FamilyValues[], period: Period): Promise<void>;
   /** Sends what is there; what is not accepted then waits for the next start. */
   finish(): Promise<void>;
 }
@@ -36,7 +40,7 @@ export async function startFeeds(settings: ExporterSettings, parts: FeedParts): 
       ? null
       : new Feed({ name: 'traces', dir: settings.dir, spool, clock, log, ...traceFeed(settings, traces, parts) });
   const look = async () => spool.look((journal) => (feed === null ? null : feed.needs(journal)));
-  await look();
+  if (feed !== null) await look();
   let ended = false;
   const again = (): void => {
     clock.after(LOOK_MS, () => {
@@ -46,11 +50,19 @@ export async function startFeeds(settings: ExporterSettings, parts: FeedParts): 
         .finally(again);
     });
   };
-  again();
+  if (feed !== null) again();
   await feed?.start();
   return {
     get state() {
       return { waitingBytes: spool.bytes, traces: feed?.state ?? null };
+    },
+    async metrics(families, period) {
+      const { metrics, resource, version } = settings;
+      if (metrics === null) return;
+      const body = metricsBody(families, period, metrics.conventions, { resource, version }, metrics.protocol);
+      const { url, headers, protocol } = metrics;
+      const result = await sendToCollector(parts.http, { url: new URL(url), headers, protocol }, body, clock);
+      if (result.kind !== 'accepted') log.warn('metrics were not accepted by the collector', { why: result.why });
     },
     async finish() {
       ended = true;

@@ -4,12 +4,16 @@ import type { FeedState } from './feed.ts';
 import type { OtlpProtocol } from './otlp/requests.ts';
 import type { Sampler } from './sampler.ts';
 
-/** Where traces go, as the operator's settings say. */
-export interface TraceSettings {
+/** A collector, as the operator's settings say. */
+export interface CollectorSettings {
+  /** With the path of the signal. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly protocol: OtlpProtocol;
   readonly conventions: ConventionsVersion;
+}
+
+export interface TraceSettings extends CollectorSettings {
   readonly sampler: Sampler;
   /** 0 to 1. */
   readonly ratio: number;
@@ -25,6 +29,7 @@ export interface ExporterSettings {
   readonly resource: Readonly<Record<string, string>>;
   readonly version: string;
   readonly traces: TraceSettings | null;
+  readonly metrics: CollectorSettings | null;
 }
 
 export interface ExporterState {

@@ -5,8 +5,10 @@ import { operatorHttp } from '../http/operator-http.ts';
 import { Channel, type Message } from '../keeper/messages.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
+import type { FamilyValues } from '../telemetry/metrics/family-values.ts';
 import { type Feeds, startFeeds } from './feeds.ts';
 import type { ExporterSettings, ExporterState } from './messages.ts';
+import type { Period } from './otlp/metrics.ts';
 
 const LOW_PRIORITY = 10;
 
@@ -25,10 +27,26 @@ try {
 }
 
 let feeds: Feeds | null = null;
+/** Numbers whose last part has not come. */
+const waiting: FamilyValues[] = [];
+/** Parts of a family as one. */
+function joined(parts: readonly FamilyValues[]): FamilyValues[] {
+  const families = new Map<string, FamilyValues>();
+  for (const part of parts) {
+    const cells = [...(families.get(part.name)?.cells ?? []), ...part.cells];
+    families.set(part.name, { ...part, cells });
+  }
+  return [...families.values()];
+}
+
 const channel = new Channel(send, {
   start: async (settings: ExporterSettings): Promise<void> => {
     await mkdir(settings.dir, { recursive: true, mode: 0o700 });
     feeds = await startFeeds(settings, { http: operatorHttp(), clock: systemClock, log });
+  },
+  metrics: async (families: readonly FamilyValues[], last: boolean, period: Period): Promise<void> => {
+    waiting.push(...families);
+    if (last) await feeds?.metrics(joined(waiting.splice(0)), period);
   },
   state: (): ExporterState | null => feeds?.state ?? null,
   finish: async (): Promise<void> => feeds?.finish(),

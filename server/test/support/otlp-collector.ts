@@ -154,6 +154,8 @@ export interface Collector {
   tries: number;
   spans(): SeenSpan[];
   resource(): Record<string, unknown>;
+  /** The points of a metric as they were told last; of a histogram the sums. */
+  metric(name: string): { readonly value: number; readonly attributes: Record<string, unknown> }[];
   close(): Promise<void>;
 }
 
@@ -197,6 +199,16 @@ export async function startCollector(port = 0): Promise<Collector> {
         .flatMap(({ scopeSpans }) => scopeSpans as Decoded[])
         .flatMap(({ spans }) => spans as Decoded[])
         .map((span) => ({ ...(span as unknown as SeenSpan), attributes: named(span.attributes) })),
+    metric(name) {
+      const told = calls.filter(({ path }) => path.endsWith('/metrics')).at(-1)?.message.resourceMetrics as Decoded[];
+      const metrics = ((told ?? [])[0]?.scopeMetrics as Decoded[] | undefined)?.flatMap((scope) => scope.metrics);
+      const found = (metrics as Decoded[] | undefined)?.find((metric) => metric.name === name);
+      const { dataPoints = [] } = (found?.sum ?? found?.histogram ?? found?.gauge ?? {}) as { dataPoints?: Decoded[] };
+      return dataPoints.map(({ attributes, asDouble, sum }) => ({
+        value: Number(asDouble ?? sum),
+        attributes: named(attributes),
+      }));
+    },
     resource: () => named((resources()[0]?.resource as Decoded | undefined)?.attributes),
     close: () =>
       new Promise<void>((resolve) => {

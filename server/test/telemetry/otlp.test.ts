@@ -40,6 +40,7 @@ beforeAll(async () => {
     OTEL_EXPORTER_OTLP_HEADERS: 'x-collector-key=s%3Dcret',
     OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=staging',
     OTEL_SERVICE_NAME: 'gateway',
+    OTEL_METRIC_EXPORT_INTERVAL: '1000',
   });
   await server.admin('PUT', '/admin/organisation/settings', {
     data_plane_security_settings: { block_inline_config: false },
@@ -84,6 +85,9 @@ describe('traces', () => {
     expect(calls.map(({ parentSpanId }) => parentSpanId)).toEqual([request?.spanId, request?.spanId]);
     const [failed, answered] = calls.sort((one, other) => (one.startTimeUnixNano < other.startTimeUnixNano ? -1 : 1));
     expect(failed).toMatchObject({ name: 'chat gpt-x', status: { code: 2 }, attributes: { 'error.type': '503' } });
+    // What the provider does in a trace of its own is below the call that it was made by.
+    const told = upstream.received.slice(-2).map(({ headers }) => headers.traceparent);
+    expect(told).toEqual([failed, answered].map((call) => `00-${TRACE}-${call?.spanId}-01`));
     expect(answered?.attributes).toMatchObject({
       'gen_ai.provider.name': 'openai',
       'gen_ai.response.model': 'gpt-x-1',
@@ -119,6 +123,22 @@ describe('traces', () => {
   });
 });
 
+it('metrics arrive, too, and are the numbers of the records', async () => {
+  await ask();
+  const records = await server.records();
+  const requests = () => {
+    const points = collector.metric('sluice.requests').filter(({ attributes }) => attributes.outcome === 'ok');
+    return points.reduce((sum, { value }) => sum + value, 0);
+  };
+  const ok = records.filter(({ outcome, dry_run }) => outcome === 'ok' && dry_run !== true).length;
+  await until(() => requests() === ok);
+  const tokens = collector.metric('gen_ai.client.token.usage');
+  expect(tokens.map(({ attributes }) => attributes['gen_ai.token.type'])).toEqual(['input', 'output']);
+  expect(tokens[0]).toMatchObject({ value: 9 * ok, attributes: { 'gen_ai.operation.name': 'chat' } });
+  const { headers } = collector.calls.filter(({ path }) => path === '/v1/metrics').at(-1) ?? {};
+  expect(headers).toMatchObject({ 'x-collector-key': 's=cret', 'content-encoding': 'gzip' });
+});
+
 it('a process that is killed is started again, and its successor sends what is left, each span once', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'sluice-telemetry-'));
   const spool = join(dir, 'spool');
@@ -134,6 +154,7 @@ it('a process that is killed is started again, and its successor sends what is l
       maxBytes: 1 << 30,
       resource: {},
       version: '1',
+      metrics: null,
       traces: {
         url: `${own.url}/v1/traces`,
         headers: { authorization: 'collector-secret' },

@@ -26,3 +26,38 @@ const SCOPE_SPANS: Message = { scope: [1, SCOPE], spans: [2, 'repeated', SPAN] }
 const RESOURCE_SPANS: Message = { resource: [1, RESOURCE], scopeSpans: [2, 'repeated', SCOPE_SPANS] };
 
 export const TRACES_REQUEST: Message = { resourceSpans: [1, 'repeated', RESOURCE_SPANS] };
+
+const NUMBER_POINT: Message = {
+  startTimeUnixNano: [2, 'fixed64'],
+  timeUnixNano: [3, 'fixed64'],
+  asDouble: [4, 'double'],
+  attributes: [7, 'repeated', KEY_VALUE],
+};
+const HISTOGRAM_POINT: Message = {
+  startTimeUnixNano: [2, 'fixed64'],
+  timeUnixNano: [3, 'fixed64'],
+  count: [4, 'fixed64'],
+  sum: [5, 'double'],
+  bucketCounts: [6, 'packed_fixed64'],
+  explicitBounds: [7, 'packed_double'],
+  attributes: [9, 'repeated', KEY_VALUE],
+};
+const GAUGE: Message = { dataPoints: [1, 'repeated', NUMBER_POINT] };
+const SUM: Message = {
+  dataPoints: [1, 'repeated', NUMBER_POINT],
+  aggregationTemporality: [2, 'enum'],
+  isMonotonic: [3, 'bool'],
+};
+const HISTOGRAM: Message = { dataPoints: [1, 'repeated', HISTOGRAM_POINT], aggregationTemporality: [2, 'enum'] };
+const METRIC: Message = {
+  name: [1, 'string'],
+  description: [2, 'string'],
+  unit: [3, 'string'],
+  gauge: [5, GAUGE],
+  sum: [7, SUM],
+  histogram: [9, HISTOGRAM],
+};
+const SCOPE_METRICS: Message = { scope: [1, SCOPE], metrics: [2, 'repeated', METRIC] };
+const RESOURCE_METRICS: Message = { resource: [1, RESOURCE], scopeMetrics: [2, 'repeated', SCOPE_METRICS] };
+
+export const METRICS_REQUEST: Message = { resourceMetrics: [1, 'repeated', RESOURCE_METRICS] };

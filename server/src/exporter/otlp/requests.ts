@@ -33,11 +33,11 @@ export function tracesBody(spans: readonly Span[], sender: OtlpSender, protocol:
   return protocol === 'http/json' ? Buffer.from(JSON.stringify(request)) : encodeMessage(TRACES_REQUEST, request);
 }
 
-const resourceOf = ({ resource }: OtlpSender) => ({
+export const resourceOf = ({ resource }: OtlpSender) => ({
   attributes: Object.entries(resource).map(([key, stringValue]) => ({ key, value: { stringValue } })),
 });
 
-const scopeOf = ({ version }: OtlpSender) => ({ name: 'sluice', version });
+export const scopeOf = ({ version }: OtlpSender) => ({ name: 'sluice', version });
 
 function spanOf({ traceId, spanId, parentSpanId, name, kind, start, end, error, attributes }: Span): object {
   return {
@@ -60,4 +60,4 @@ function keyValue({ name, value, double }: Attribute): object {
 }
 
 /** Milliseconds with fractions as nanoseconds; below a microsecond a number has no room for more. */
-const nanos = (ms: number): string => `${Math.round(ms * 1_000)}000`;
+export const nanos = (ms: number): string => `${Math.round(ms * 1_000)}000`;
