@@ -74,7 +74,27 @@ const configFields: Record<string, (canary: string) => object> = {
 };
 const ids = { config: '', integration: '', virtualKey: '', policy: '', workspace: '' };
 
+/** A request that was sent elsewhere, with its key in every place where programs put one. */
+const sent = (canary: string) => ({
+  request: {
+    url: `https://u:${canary}@provider.example/v1/chat/completions?key=${canary}#${canary}`,
+    headers: { authorization: `Bearer ${canary}`, 'x-api-key': canary },
+    body: { model: 'gpt-4o', messages: [{ role: 'user', content: canary }], api_key: canary },
+  },
+  response: {
+    status: 401,
+    headers: { 'set-cookie': canary },
+    body: { error: { code: 'invalid_api_key', message: `Wrong key: ${canary}` } },
+  },
+});
+
 const SAVES: Record<string, readonly Save[]> = {
+  ...Object.fromEntries(
+    ['request', 'response'].flatMap((part): [string, Save[]][] => [
+      [`logs.insert: ${part}.headers.*`, [(canary) => ['POST', '/logs', sent(canary)]]],
+      [`logs.insert: [].${part}.headers.*`, [(canary) => ['POST', '/logs', [sent(canary), sent(canary)]]]],
+    ]),
+  ),
   'account: custom_headers': [settings('openai', (canary) => ({ custom_headers: { 'x-own': canary } }), { key: 'k' })],
   'account: oauth_client_secret': [settings('openai', (canary) => ({ ...oauth, oauth_client_secret: canary }))],
   'account: azure_entra_client_secret': [
@@ -291,8 +311,9 @@ describe.each(['SQLite', 'PostgreSQL'])('on %s', (engine) => {
       }
       return {};
     };
-    for (const { method, path } of ACTIONS) {
-      if (method !== 'GET' || path.includes(':')) continue;
+    for (const { method, path, answers } of ACTIONS) {
+      // Events have no end. They show what the list of requests shows.
+      if (method !== 'GET' || path.includes(':') || answers?.as === 'events') continue;
       const window =
         path === '/audit-logs' ? '?start_time=2020-01-01T00:00:00Z&end_time=2099-01-01T00:00:00Z&page_size=100' : '';
       const list = (await get(path + window)) as { data?: { id?: string; slug?: string }[] };
