@@ -27,11 +27,13 @@ const RUN: [string, number][] = [
   ['cache.md', 0],
   ['deployments.md', 0],
   ['files-batches-fine-tuning.md', 0],
+  ['find-a-request.md', 0],
   ['guardrails.md', 0],
   ['limits.md', 0],
   ['organisation-settings.md', 0],
   ['providers.md', 0],
   ['routing.md', 0],
+  ['spend.md', 0],
   ['workspaces.md', 0],
 ];
 /** The block of the README that sets what the guides use. */

@@ -63,6 +63,13 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   // Of the provider.
   'integrations.objects.adopt ids': null,
   'integrations.objects.adopt ids[]': null,
+  // Names that the caller gives its own requests.
+  ...Object.fromEntries(
+    ['trace_id', 'span_id', 'parent_span_id'].flatMap((name) => [
+      [`metadata.${name}`, null],
+      [`[].metadata.${name}`, null],
+    ]),
+  ),
   workspace: 'workspace',
   workspace_slug: 'workspace',
   'auth_settings.workspaces_allowed[]': 'workspace',

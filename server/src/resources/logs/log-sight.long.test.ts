@@ -269,8 +269,8 @@ describe('every switch of the security settings', () => {
   it('every route about requests asks what its caller may see of them', async () => {
     // A route that shows requests, or whom they were counted for, is named here together with a test above.
     const shows = ACTIONS.filter(({ path, response }) => {
-      // Those read through `reachOf`, which `reach.test.ts` asks with each setting off.
-      if (path.startsWith('/analytics') || /^\/logs(\/(groups|metadata|histogram).*|\/:logId)?$/.test(path))
+      // Those read through `reachOf`, which `reach.test.ts` and `tail.test.ts` ask with each setting off.
+      if (path.startsWith('/analytics') || /^\/logs(\/(groups|metadata|histogram|tail).*|\/:logId)?$/.test(path))
         return false;
       if (path.startsWith('/logs')) return true;
       return /"(?:value_key|value_key_usage_map|trace_id)":/.test(

@@ -246,6 +246,24 @@ describe('following requests', () => {
     await stream.leave();
   });
 
+  it('hides the metadata from those from whom a setting hides it, and refuses a filter by it', async () => {
+    const id = await on.addUser('member', { [on.admin.a.workspace_id]: 'member' });
+    const { key } = await on.makeKey('workspace/user', ['logs.view'], { user_id: id });
+    const set = (value: boolean | null) =>
+      on.admin.call('PUT', '/v1/admin/organisation/settings', {
+        body: { security_settings: { membersViewLogMetadata: value } },
+      });
+    await set(false);
+    const stream = await follow('', key);
+    store.rows.push(row({ metadata: { _user: 'secret' } }));
+    await second();
+    expect((await stream.next())?.data.metadata).toBeNull();
+    await stream.leave();
+    const query = new URLSearchParams({ metadata: '{"_user":"secret"}' });
+    refused(await on.admin.call('GET', `/v1/logs/tail?${query}`, { key }), 403, 'AB03', 'metadata');
+    await set(null);
+  });
+
   it('is served to 20 at once, and to the next when one has left', async () => {
     const streams = await Promise.all(Array.from({ length: 10 }, () => follow()));
     streams.push(...(await Promise.all(Array.from({ length: 5 }, () => follow('', on.admin.b.admin_api_key)))));
