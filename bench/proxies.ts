@@ -249,6 +249,8 @@ async function startNode(upstream: number, { root }: Checkout): Promise<Node> {
     SLUICE_PORT: '0',
     SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream}`,
     SLUICE_LOG_LEVEL: 'warn',
+    // As most installations run: the first organisation keeps bodies of requests.
+    SLUICE_LOG_BODIES: process.env.BENCH_BODIES ?? 'never',
     SLUICE_DRAIN_SECONDS: '1',
     SLUICE_ADMIN_REQUESTS_PER_MINUTE: '10000',
   });

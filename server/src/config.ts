@@ -73,6 +73,14 @@ export interface Config {
   readonly batchConcurrency: number;
   /** Days that request logs are kept; 0: for ever. */
   readonly logDays: number;
+  /** `never`: no body of any request is kept, whatever organisations, workspaces and keys say. */
+  readonly logBodies: 'allowed' | 'never';
+  /** Longest kept part of one body, bytes. */
+  readonly logBodyBytes: number;
+  /** Days that bodies of requests are kept, at most as long as the logs. */
+  readonly bodiesDays: number;
+  /** Headers whose values are never kept, in lower case. */
+  readonly maskedHeaders: readonly string[];
   /** Days that rows of audit logs are kept; 0: for ever. */
   readonly auditDays: number;
   /** Free bytes of the data directory's disk below which no upload is stored. */
@@ -344,6 +352,10 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     batchConcurrency: must(get('SLUICE_BATCH_CONCURRENCY')),
     diskReserve: must(get('SLUICE_DISK_RESERVE')),
     logDays: must(get('SLUICE_LOG_DAYS')),
+    logBodies: must(get('SLUICE_LOG_BODIES')),
+    logBodyBytes: must(get('SLUICE_LOG_BODY_BYTES')),
+    bodiesDays: must(get('SLUICE_BODIES_DAYS')),
+    maskedHeaders: must(get('ORGANISATION_HEADERS_TO_MASK')),
     auditDays: must(get('SLUICE_AUDIT_DAYS')),
     cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),

@@ -44,6 +44,7 @@ export async function firstRun(options: {
       name: 'My organisation',
       owner: { email: 'owner@localhost.invalid', first_name: 'First', last_name: 'Owner' },
       blockInlineConfig: options.blockInlineConfig,
+      debugLog: 1,
     });
     return { organisation, operatorKey: await createOperatorKey(tx, clock) };
   });

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { SAMPLERS, type Sampler } from './exporter/sampler.ts';
 import { parseTrustedProxies } from './http/client-address.ts';
 import { parseTrustedHosts } from './http/trusted-hosts.ts';
-import { isCredentialHeader, OWN_PREFIX, SIGN_IN_HEADERS } from './kernel/header-names.ts';
+import { isCredentialHeader, OWN_PREFIX, SIGN_IN_HEADERS, validHeaderName } from './kernel/header-names.ts';
 import { Secret } from './kernel/secret.ts';
 import { parseMasterKeys } from './store/keyring.ts';
 
@@ -397,6 +397,25 @@ export const VARIABLES = {
     fallback: '0',
     allowed: 'a whole number of days from 1 to 36500, or 0 (for ever)',
     parse: whole(0, 36_500),
+  }),
+  SLUICE_LOG_BODIES: variable({ fallback: 'allowed', allowed: 'allowed or never', parse: oneOf('allowed', 'never') }),
+  SLUICE_LOG_BODY_BYTES: variable({
+    fallback: String(256 * 1024),
+    allowed: 'a whole number of bytes from 1024 to 4194304',
+    parse: whole(1024, 4 * 1024 ** 2),
+  }),
+  SLUICE_BODIES_DAYS: variable({
+    fallback: '14',
+    allowed: 'a whole number of days from 1 to 36500',
+    parse: whole(1, 36_500),
+  }),
+  ORGANISATION_HEADERS_TO_MASK: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of header names',
+    parse: (text) => {
+      const names = list(text).map((entry) => entry.toLowerCase());
+      return names.every(validHeaderName) ? names : undefined;
+    },
   }),
   SLUICE_ADMIN_REQUESTS_PER_MINUTE: variable({
     fallback: '300',

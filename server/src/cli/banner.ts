@@ -5,6 +5,10 @@ const INLINE_ALLOWED = `Configs, hosts and provider tokens may be sent with each
   try things). To allow saved ones only, start with BLOCK_INLINE_CONFIG=true or change the organisation's settings.`;
 const SAVED_ONLY = 'Only saved configs, providers and hosts may be used here (BLOCK_INLINE_CONFIG is true).';
 
+const BODIES_KEPT = `Logs keep the bodies of requests here, so that you can look at them (debug_log is 1). To keep none, start with
+  SLUICE_LOG_BODIES=never, or set debug_log to 0 in the organisation's settings.`;
+const BODIES_NEVER = 'Logs keep no bodies of requests (SLUICE_LOG_BODIES is never).';
+
 const NO_CONSOLE = 'This installation has no console: it is not built (npm ci && npm run console builds it).';
 
 /**
@@ -39,13 +43,14 @@ export function bannerText(running: Running, config: Config, terminal: boolean):
   ${console ? `Open the console (the link works once, for 15 minutes):\n\n    ${firstRun.console_url}` : NO_CONSOLE}
 
   ${config.blockInlineConfig ? SAVED_ONLY : INLINE_ALLOWED}
+  ${config.logBodies === 'never' ? BODIES_NEVER : BODIES_KEPT}
   API reference: ${url}/docs
 
 `;
 }
 
 /** The first run where the output is no terminal: where the keys are, and none of them. */
-function firstRunElsewhere({ url, console }: Running, { dataDir }: Config): string {
+function firstRunElsewhere({ url, console }: Running, { dataDir, logBodies }: Config): string {
   const file = `${dataDir}/first-run.json`;
   return `
   Sluice is listening on ${url}
@@ -58,6 +63,7 @@ function firstRunElsewhere({ url, console }: Running, { dataDir }: Config): stri
       -H "content-type: application/json" \\
       -d '{"model": "@sandbox/echo", "stream": true, "messages": [{"role": "user", "content": "Hello, Sluice"}]}'
 
+  ${logBodies === 'never' ? BODIES_NEVER : BODIES_KEPT}
   API reference: ${url}/docs
 
 `;

@@ -26,6 +26,7 @@ import { GATEWAYS } from '../resources/deployments/ping.ts';
 import { TRACES } from '../resources/feedback/traces.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
+import { KEPT_BODIES } from '../resources/logs/bodies.ts';
 import { RECORDS } from '../resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../resources/logs/insert.ts';
 import { KEPT_LOGS } from '../resources/logs/reach.ts';
@@ -127,6 +128,7 @@ function servicesOf(
         headerAliases: config.headerAliases,
       }),
     )
+    .provide(KEPT_BODIES, { find: (place) => spools.logs.bodies.find(place), days: config.bodiesDays })
     .provide(TRACES, tracesOf(records, stores.storeClock))
     .provide(SIMULATIONS, createSimulationRunner({ records, countersFor: (time) => memoryCounters({ clock: time }) }));
   return mails === null ? services : services.provide(MAILS, mails);

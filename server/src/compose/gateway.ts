@@ -67,6 +67,7 @@ export function gatewayServices(common: Common, parts: GatewayParts): GatewaySer
     ),
     outside: (organisationId) => checkHttpClient({ fetcher, egress, clock, organisationId }),
     headersToMetadata: config.headersToMetadata,
+    bodyLog: spools.bodyLog,
     unpriced: config.unpriced,
     unrecorded: config.unrecorded,
     clock: given.clock ?? clock,

@@ -7,8 +7,9 @@ import { type StoreClock, startStoreClock } from '../runtime/store-clock.ts';
 import { openDataDir } from '../store/disk/data-dir.ts';
 import { type EnvelopeVault, hasMasterKey, openVault } from '../store/envelope.ts';
 import { loadKeyring } from '../store/keyring.ts';
-import type { LogSink, Tables } from '../store/ports.ts';
+import type { Blobs, LogSink, Tables } from '../store/ports.ts';
 import { nodeRunId } from '../telemetry/recorder.ts';
+import { openBlobs } from './blobs.ts';
 import type { Common } from './common.ts';
 
 /** The stores of this node, migrated, and the keys to what is sealed in them. */
@@ -17,6 +18,7 @@ export interface Stores {
   /** The store's time, on every node the same. */
   readonly storeClock: StoreClock;
   readonly logs: LogSink;
+  readonly blobs: Blobs;
   readonly vault: EnvelopeVault;
   /** Name of this machine's node, the same after a restart. */
   readonly nodeId: string;
@@ -34,6 +36,7 @@ export async function openStores({ config, clock, log, lifecycle, worker }: Comm
   const storeClock = lifecycle.own('store clock', await startStoreClock({ tables, clock, log }));
   const logs = lifecycle.own('log store', await openLogs(config, log));
   await logs.migrate();
+  const blobs = lifecycle.own('blobs', await openBlobs(config, clock, log));
   const keyring = await loadKeyring({
     ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
     masterKeyFile: config.masterKeyFile,
@@ -44,7 +47,7 @@ export async function openStores({ config, clock, log, lifecycle, worker }: Comm
   await sealStored(tables, vault, log);
   const { nodeId } = dataDir;
   const runId = nodeRunId(nodeId, clock, worker.index);
-  return { tables, storeClock, logs, vault, nodeId, node: `${nodeId}-${worker.index}`, runId };
+  return { tables, storeClock, logs, blobs, vault, nodeId, node: `${nodeId}-${worker.index}`, runId };
 }
 
 async function openLogs(config: Config, log: Log): Promise<LogSink> {

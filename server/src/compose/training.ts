@@ -1,16 +1,13 @@
 import { join } from 'node:path';
-import { type Config, cloudVariable, readCloudFile } from '../config.ts';
+import { cloudVariable, readCloudFile } from '../config.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
 import { createFetcher } from '../http/fetcher.ts';
-import type { Clock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
-import type { Log } from '../kernel/log.ts';
 import type { Pricer } from '../pricing/price.ts';
 import { createTokenCache } from '../providers/token-cache.ts';
 import type { ObjectAnswer, ObjectCall, ObjectHandler } from '../runtime/object-call.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import { openDiskScratch } from '../store/disk/scratch.ts';
-import type { Blobs } from '../store/ports.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 import type { OpenTraining, SharedServices } from '../training/open.ts';
 import type { Common } from './common.ts';
@@ -58,12 +55,12 @@ interface Parts {
 }
 
 /** Files, batches and fine-tuning jobs of this process. */
-export async function openTraining(common: Common, { tables, node }: Stores, parts: Parts): Promise<Training> {
+export async function openTraining(common: Common, { tables, blobs, node }: Stores, parts: Parts): Promise<Training> {
   const { config, clock, log, lifecycle } = common;
   const { egress, runtime, pricer, recorder, wake } = parts;
   const services: SharedServices = {
     tables,
-    blobs: lifecycle.own('blobs', await openBlobs(config, clock, log)),
+    blobs,
     scratch: await openDiskScratch({ dir: join(config.dataDir, 'scratch'), clock, reserveBytes: config.diskReserve }),
     clock,
     log,
@@ -81,21 +78,4 @@ export async function openTraining(common: Common, { tables, node }: Stores, par
     filesQuota: config.filesQuota,
   };
   return lifecycle.own('files, batches and jobs', new Training(services, wake));
-}
-
-async function openBlobs(config: Config, clock: Clock, log: Log): Promise<Blobs> {
-  if (config.blobs === null) {
-    const { openDiskBlobs } = await import('../store/disk/blobs.ts');
-    return openDiskBlobs({ dir: config.dataDir, clock, reserveBytes: config.diskReserve });
-  }
-  const { operatorHttp } = await import('../http/operator-http.ts');
-  const { openS3Blobs } = await import('../store/s3/blobs.ts');
-  return openS3Blobs({
-    ...config.blobs,
-    variable: cloudVariable,
-    file: readCloudFile,
-    http: operatorHttp(),
-    clock,
-    log,
-  });
 }

@@ -102,6 +102,23 @@ export class GuardrailState {
     ];
   }
 
+  /** Something was changed in the request or its answer, for whichever target. */
+  get hasRedacted(): boolean {
+    return this.hasRedactedInput || this.after.some(({ transformed }) => transformed);
+  }
+
+  get hasRedactedInput(): boolean {
+    return [...this.#earlier, ...this.before].some(({ transformed }) => transformed);
+  }
+
+  /** Guardrails that have denied the request or its answer. */
+  denying(): Guardrail[] {
+    const slugs = new Set(
+      [...this.before, ...this.after].filter(({ verdict, deny }) => !verdict && deny).map(({ id }) => id),
+    );
+    return [...this.input, ...this.output].filter(({ slug }) => slugs.has(slug));
+  }
+
   /** Gives the feedback of all that was said; that of guardrails which still run beside the request follows. */
   recorded(record: RecordDraft): void {
     if (record.dry_run) return;

@@ -138,6 +138,9 @@ export function recordOf(head: RecordHead, part: RecordPart): RecordDraft {
     guardrails: part.guardrails,
     client: head.client,
     detail: part.detail,
+    body_chunk: part.body_chunk,
+    body_slot: part.body_slot,
+    body_flags: part.body_flags,
     dry_run: part.dry_run ?? false,
   };
 }

@@ -13,6 +13,7 @@ import type { UnpricedRule } from '../store/schema.ts';
 import type { AccessLog } from '../telemetry/access-log.ts';
 import type { Recorder } from '../telemetry/recorder.ts';
 import type { AccountServices } from './account-access.ts';
+import type { BodyLog } from './body-log.ts';
 import type { GuardedFetch, GuardedFetchOptions } from './guarded-fetch.ts';
 import type { GuardrailFeedback } from './guardrail-feedback.ts';
 import type { InFlight } from './in-flight.ts';
@@ -49,6 +50,8 @@ export interface GatewayServices extends AccountServices {
   readonly log: Log;
   /** What was refused, and why, for who runs the server. */
   readonly notes: Notes;
+  /** Where bodies of requests go that are kept. */
+  readonly bodyLog: BodyLog;
   /** Null: no request leaves a line. */
   readonly accessLog: AccessLog | null;
   /** What a path was meant to be, for errors. */

@@ -16,6 +16,7 @@ export interface GivenActions {
   readonly on_error?: 'allow' | 'deny' | undefined;
   readonly messages?: Actions['messages'] | undefined;
   readonly stream?: Actions['stream'] | undefined;
+  readonly log_content?: Actions['logContent'] | undefined;
 }
 
 interface GivenOutcome {
@@ -86,6 +87,7 @@ export function actionsOf(given: GivenActions): Actions {
     onError: (given.on_error ?? (given.deny === true ? 'deny' : 'allow')) === 'deny' ? 'fail' : 'pass',
     messages: given.messages ?? 'all',
     stream: given.stream ?? 'incremental',
+    logContent: given.log_content ?? 'withheld',
   };
 }
 
@@ -131,6 +133,7 @@ const ACTIONS = [
   'on_error',
   'messages',
   'stream',
+  'log_content',
 ] as const satisfies readonly (keyof GivenActions)[];
 
 /** Members of an inline guardrail that are no check. */
@@ -156,6 +159,7 @@ export function withActions(guardrail: Guardrail, entry: Readonly<Record<string,
       onError: turned ? said.onError : actions.onError,
       messages: given.messages ?? actions.messages,
       stream: given.stream ?? actions.stream,
+      logContent: given.log_content ?? actions.logContent,
     },
   };
 }

@@ -29,6 +29,8 @@ export interface Actions {
   /** Which messages of a request are looked at. */
   readonly messages: 'all' | 'new' | 'last';
   readonly stream: 'incremental' | 'buffer';
+  /** Whether the body of a request that it denies may be kept. */
+  readonly logContent: 'withheld' | 'as_sent';
 }
 
 /** A check of a guardrail; `judge` is null where it could not be made ready, which counts as a check that fails. */

@@ -398,6 +398,7 @@ it('a stored guardrail does what its actions say, and by default the safe thing'
     onError: 'pass',
     messages: 'all',
     stream: 'incremental',
+    logContent: 'withheld',
   });
   expect(made({ deny: true }).onError).toBe('fail');
   expect(made({ deny: true, on_error: 'allow' }).onError).toBe('pass');

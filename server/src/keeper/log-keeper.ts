@@ -7,12 +7,16 @@ import { fileURLToPath } from 'node:url';
 import type { Clock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
+import type { BodyStore } from './body-keeper.ts';
+import { bodyAnswers } from './body-messages.ts';
 import type { LogCatalog } from './catalog.ts';
 import { KeeperClient, type KeeperHealth, keeperAway, type LogKeeperStatus } from './keeper-client.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
 
 export interface LogKeeperOptions extends KeeperSettings {
   readonly catalog: LogCatalog;
+  /** Keys and blobs of kept bodies. */
+  readonly bodies: BodyStore;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -89,7 +93,7 @@ export class LogKeeper extends KeeperClient implements Closable {
   }
 
   #start(): void {
-    const { catalog, log, clock: _, ...settings } = this.#options;
+    const { catalog, bodies, log, clock: _, ...settings } = this.#options;
     const child = fork(PROGRAM, [JSON.stringify(settings)], {
       env: {},
       execArgv: [],
@@ -101,6 +105,7 @@ export class LogKeeper extends KeeperClient implements Closable {
         if (child.connected) child.send(message, () => undefined);
       },
       {
+        ...bodyAnswers(bodies),
         load: () => catalog.load(),
         commit: (change: Parameters<LogCatalog['commit']>[0]) => catalog.commit(change),
         log: (level: keyof Log, message: string, fields: object) => {

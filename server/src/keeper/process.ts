@@ -3,6 +3,8 @@ import { setPriority } from 'node:os';
 import { systemClock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
+import { BodyKeeper } from './body-keeper.ts';
+import { bodyStoreOver, sentBodies } from './body-messages.ts';
 import type { LogCatalogState } from './catalog.ts';
 import { type Engine, openEngine } from './engine.ts';
 import { Keeper } from './keeper.ts';
@@ -93,6 +95,7 @@ async function main(): Promise<void> {
     clock,
     log,
   });
+  const bodies = new BodyKeeper({ dir, spool, store: bodyStoreOver(channel), clock, log });
   const rssMb = () => Math.round(process.memoryUsage().rss / 1_048_576);
   Object.assign(answers, {
     page: used(queries.page.bind(queries)),
@@ -100,9 +103,13 @@ async function main(): Promise<void> {
     arrived: used(queries.arrived.bind(queries)),
     count: used(queries.count.bind(queries)),
     find: used(queries.find.bind(queries)),
-    flush: used(() => keeper.flush()),
+    flush: used(async () => {
+      await keeper.flush();
+      await bodies.flush();
+    }),
+    body: used(async (...place: readonly [string, string, number]) => sentBodies(await bodies.find(...place))),
     forgetBefore: used((time: number) => keeper.forgetBefore(time)),
-    state: () => ({ ...keeper.state, rssMb: rssMb() }),
+    state: () => ({ ...keeper.state, bodies: bodies.state, rssMb: rssMb() }),
   });
   send({ ready: true, why: '' });
 
@@ -112,7 +119,8 @@ async function main(): Promise<void> {
       clock.after(tickMs, resolve);
     });
     try {
-      if (await keeper.tick()) lastUse = clock.now();
+      const [records, kept] = [await keeper.tick(), await bodies.tick()];
+      if (records || kept) lastUse = clock.now();
       failures = 0;
     } catch (error) {
       failures++;

@@ -88,6 +88,7 @@ function send(
   // An attempt that was broken off has used what it has used, whatever the next one answers.
   if (x.outcome.answer.called) passAnswerOver(x);
   x.outcome.answer.called = true;
+  x.capture?.begin(given);
   // What guardrails said of an answer that nobody gets is not told with the next one.
   if (x.guard !== null) x.guard.after = [];
   return new Promise((resolve) => {

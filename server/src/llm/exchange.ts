@@ -11,6 +11,7 @@ import type { AmbientIdentity } from '../providers/training.ts';
 import type { ObjectHandler } from '../runtime/object-call.ts';
 import type { Owners } from '../runtime/owners.ts';
 import type { Cache } from '../store/ports.ts';
+import type { BodyCapture } from './bodies/capture.ts';
 import type { CacheEntryWriter } from './cache/cache-entry-writer.ts';
 import type { CachePolicy } from './cache/policy.ts';
 import type { GuardrailThread } from './guard/apart/thread.ts';
@@ -57,6 +58,8 @@ export class Exchange {
   /** Ends whatever the request is waiting for: the client left, or the server has to stop. */
   cancel: ((error: SluiceError) => void) | null;
   clientGone: boolean;
+  /** What is kept of its bodies; null where they are not. */
+  capture: BodyCapture | null;
   /** What is done with an answer of the target under way before any of it is sent. */
   answerSteps: readonly AnswerStep[];
 
@@ -82,6 +85,7 @@ export class Exchange {
     this.endAnswer = null;
     this.cancel = null;
     this.clientGone = false;
+    this.capture = null;
     this.answerSteps = NO_STEPS;
   }
 }

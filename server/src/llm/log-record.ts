@@ -8,6 +8,7 @@ import type { DecisionFacts } from '../telemetry/decision-facts.ts';
 import type { CacheFacts, RouteMode } from '../telemetry/record.ts';
 import type { RecordDraft } from '../telemetry/recorder.ts';
 import { rounded } from './attempt-cause.ts';
+import type { KeptReference } from './bodies/keep.ts';
 import type { CacheHit } from './cache/cache-entry-writer.ts';
 import type { Uses } from './exchange.ts';
 import { retriesOf } from './gateway-headers.ts';
@@ -20,6 +21,7 @@ import type { Target } from './target.ts';
 
 export function logRecordOf(
   x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution'>,
+  bodies: KeptReference | null = null,
 ): RecordDraft {
   const target = x.attempt.target;
   const { request, outcome, attempt } = x;
@@ -64,6 +66,9 @@ export function logRecordOf(
     guards: x.guard == null ? undefined : guardsOf(x.guard),
     guardrails: x.guard?.facts(),
     dry_run: request.dryRun,
+    body_chunk: bodies?.chunk,
+    body_slot: bodies?.slot,
+    body_flags: bodies?.flags,
   });
 }
 

@@ -15,6 +15,7 @@ const NEUTRAL: ReadonlySet<string> = new Set([
   'x-gateway-metadata',
   'x-gateway-dry-run',
   'x-gateway-debug',
+  'x-gateway-sensitive-headers',
   'x-gateway-forward-headers',
   'x-gateway-cache-force-refresh',
   'x-gateway-cache-namespace',

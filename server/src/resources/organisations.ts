@@ -12,6 +12,8 @@ export interface NewOrganisation {
   readonly owner: { readonly email: string; readonly first_name: string; readonly last_name: string };
   /** Saved-only mode: on for every organisation but the first-run one. */
   readonly blockInlineConfig: boolean;
+  /** Whether bodies of its requests are kept from the start; default 0. */
+  readonly debugLog?: 0 | 1;
   readonly clock: Clock;
 }
 
@@ -37,7 +39,8 @@ export async function createOrganisation(tx: SystemTx, input: NewOrganisation): 
   const id = uuidv7(clock);
   const userId = uuidv7(clock);
   const workspace = { id: uuidv7(clock), slug: slugify(name, 'ws-') };
-  const settings = { block_inline_config: input.blockInlineConfig };
+  const { debugLog = 0 } = input;
+  const settings = { block_inline_config: input.blockInlineConfig, ...(debugLog === 0 ? {} : { debug_log: debugLog }) };
 
   await tx.insert('organisations', {
     id,

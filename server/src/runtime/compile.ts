@@ -20,7 +20,7 @@ import type {
   VirtualKeyRow,
   WorkspacePlace,
 } from '../resources/runtime-rows.ts';
-import { blocksInlineConfig, cacheMaxAge } from '../resources/settings/settings.ts';
+import { blocksInlineConfig, bodySettings, cacheMaxAge } from '../resources/settings/settings.ts';
 import type { Row } from '../store/schema.ts';
 import { type Opened, SealedValue } from './opened.ts';
 import type {
@@ -94,6 +94,7 @@ export function compileSettings({ organisation, workspace }: WorkspacePlace, blo
     rateLimits: limitedEntity('workspace', workspace.id, workspace.slug, workspace.rate_limits),
     usageLimits: workspaceLimitSpecs(workspace),
     cacheMaxAge: cacheMaxAge(organisation),
+    bodies: bodySettings(organisation, workspace),
   };
 }
 

@@ -54,6 +54,7 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'deployments',
   'answer_vectors',
   'ledger_positions',
+  'body_chunks',
   'log_files',
   'log_positions',
   'log_hours',

@@ -8,6 +8,7 @@ import type { UsagePolicy } from '../limits/policies/usage.ts';
 import type { Provider } from '../providers/provider.ts';
 import type { Config as RoutingConfig } from '../resources/configs/schema.ts';
 import type { OpenedAccount } from '../resources/runtime-rows.ts';
+import type { BodySettings } from '../resources/settings/settings.ts';
 import type { Opened } from './opened.ts';
 
 /** A stored provider or virtual key, opened and ready to be called. */
@@ -81,6 +82,8 @@ export interface WorkspaceSettings {
   readonly usageLimits: readonly LimitSpec[];
   /** The organisation's default and upper bound of the age of cached answers, seconds; null without one. */
   readonly cacheMaxAge: number | null;
+  /** Which bodies of its requests are kept. */
+  readonly bodies: BodySettings;
 }
 
 export interface WorkspaceAccounts {

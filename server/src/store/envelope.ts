@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
@@ -7,7 +7,7 @@ import { Secret } from '../kernel/secret.ts';
 import type { Keyring } from './keyring.ts';
 import type { SystemTx, Tables, TenantContext } from './ports.ts';
 import type { Row } from './schema.ts';
-import type { Mac, SealPlace, Vault } from './vault.ts';
+import type { Mac, SealPlace, Subkeys, Vault } from './vault.ts';
 
 export interface VaultOptions {
   readonly keyring: Keyring;
@@ -33,7 +33,7 @@ export interface KeyUse {
  * two minutes. Should somebody forget it, the wait ends after `patienceMs` with SluiceError('unavailable'), the outer
  * transaction rolls back, and the next attempt succeeds.
  */
-export interface EnvelopeVault extends Vault, Closable {
+export interface EnvelopeVault extends Vault, Subkeys, Closable {
   /** Creates the organisation's first data key if there is none, and loads it. Nothing to do, no I/O, when it is fresh. */
   ensureKey(organisationId: string): Promise<void>;
   /**
@@ -168,6 +168,17 @@ class TablesVault implements EnvelopeVault {
 
   async ensureKey(organisationId: string): Promise<void> {
     if (!this.#usable(organisationId, FRESH_MS)) await this.#activate(organisationId);
+  }
+
+  async subkey(organisationId: string, use: string, dataKeyId?: string): Promise<{ id: string; key: Buffer }> {
+    let dataKey = dataKeyId === undefined ? this.#usable(organisationId, 0) : this.#cached(dataKeyId);
+    if (dataKey?.organisationId !== organisationId) dataKey = null;
+    while (!dataKey?.live) {
+      dataKey =
+        dataKeyId === undefined ? await this.#activate(organisationId) : await this.#load(organisationId, dataKeyId);
+    }
+    const { id, key } = dataKey;
+    return { id, key: Buffer.from(hkdfSync('sha256', key, Buffer.alloc(0), `sluice ${use} v1`, 32)) };
   }
 
   async verify({ note }: { readonly note: boolean } = { note: true }): Promise<void> {

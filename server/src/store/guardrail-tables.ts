@@ -35,6 +35,8 @@ export interface GuardrailActions {
   messages?: 'all' | 'new' | 'last';
   /** Output checks of a stream: as it passes where checks can (default), or before anything of it is shown. */
   stream?: 'incremental' | 'buffer';
+  /** Whether the body of a request that it denies may be kept in logs as it came; default `withheld`. */
+  log_content?: 'withheld' | 'as_sent';
 }
 
 export type ToolCallPhase = 'beforeToolCall' | 'afterToolCall';

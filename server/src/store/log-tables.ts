@@ -25,6 +25,19 @@ export const logTables = {
   }),
   /** Everything of a journal before this place is in files. */
   log_positions: table(['journal'], 'none', { journal: text(), segment: text(), position: int() }),
+  /** One blob of kept bodies each, of one workspace. */
+  body_chunks: table(['id'], 'none', {
+    /** UUID; the time in it is when the chunk was begun. */
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    /** Days since the epoch (UTC), of that time. */
+    day: int(),
+    records: int(),
+    /** Of the blob. */
+    bytes: int(),
+    created_at: time(),
+  }),
   /** Sums over one hour; empty texts where a record has no organisation or workspace. Dry runs do not count. */
   log_hours: table(['organisation_id', 'workspace_id', 'hour', 'source'], 'none', {
     organisation_id: text(),

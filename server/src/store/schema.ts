@@ -26,11 +26,11 @@ export type SecretMapping = {
   secret_key?: string | null;
   value_format?: 'json' | 'string' | null;
 };
-
 export interface KeyDefaults {
   metadata?: Record<string, string>;
   config_id?: string;
   allow_config_override?: boolean;
+  debug_log?: 0 | 1;
 }
 
 /** What a workspace gives to its requests; `user_api_key_config` is the slug of a config, for its user keys. */

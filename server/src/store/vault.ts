@@ -42,5 +42,18 @@ export interface Vault extends Macs {
   open(tenant: TenantContext, place: SealPlace, sealed: string): Promise<Secret>;
 }
 
+/** Keys of an organisation for one use each, derived from its data keys: with the data key they are gone. */
+export interface Subkeys {
+  /**
+   * The key for `use`, a fixed name, of the data key that seals now, or of the one that `dataKeyId` names. 32 bytes, the caller's own.
+   * Throws SluiceError('unavailable') when there is no such data key, or it cannot be opened.
+   */
+  subkey(
+    organisationId: string,
+    use: string,
+    dataKeyId?: string,
+  ): Promise<{ readonly id: string; readonly key: Buffer }>;
+}
+
 /** Whether a stored value has the form of a sealed one. One that is damaged still has it: it does not pass for plain text. */
 export const isEnvelope = (value: unknown): boolean => typeof value === 'string' && value.startsWith('slc1.');

@@ -65,6 +65,9 @@ const RECORD: Required<LogRecord> = {
   guardrails: [],
   source: 'mcp',
   client: { sdk: 'openai-js', address: 'private' },
+  body_chunk: '018f0000-0000-7000-8000-00000000000c',
+  body_slot: 3,
+  body_flags: 1,
   detail: { tool: 'x' },
   dry_run: false,
 };

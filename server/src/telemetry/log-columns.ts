@@ -141,6 +141,9 @@ export const LOG_COLUMNS: readonly LogColumn[] = [
   own('cache_type', { contract: 'cache_type' }),
   json('client'),
   own('parent_sampled', { type: 'boolean', filter: false, group: false }),
+  own('body_chunk', { filter: false, group: false }),
+  number('body_slot', at('body_slot'), { filter: false }),
+  number('body_flags', at('body_flags'), { filter: false }),
 ];
 
 const BY_NAME: ReadonlyMap<string, LogColumn> = new Map(LOG_COLUMNS.map((each) => [each.name, each]));
@@ -216,6 +219,9 @@ const LEFT_OUT: ReadonlySet<string> = new Set<Member>([
   'post_us',
   'cache_type',
   'client',
+  'body_chunk',
+  'body_slot',
+  'body_flags',
 ]);
 
 /** The record that a whole row was made of, for what reads records and not columns. */

@@ -109,6 +109,11 @@ export interface LogRecord {
   readonly client?: ClientFacts | undefined;
   /** What only this source has to say; absent where that is nothing. */
   readonly detail?: Readonly<Record<string, JsonValue>> | undefined;
+  /** Where its bodies are kept: the chunk and the place in it; absent where they are not. */
+  readonly body_chunk?: string | undefined;
+  readonly body_slot?: number | undefined;
+  /** `BODY_FLAGS`; absent where nothing was to be kept. */
+  readonly body_flags?: number | undefined;
   /** True when the caller asked what would happen and nothing was called or charged. */
   readonly dry_run: boolean;
 }

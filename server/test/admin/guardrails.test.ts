@@ -16,6 +16,7 @@ const DEFAULTS = {
   on_error: 'allow',
   messages: 'all',
   stream: 'incremental',
+  log_content: 'withheld',
 };
 
 onBothStores((on) => {
@@ -68,6 +69,7 @@ onBothStores((on) => {
         on_error: 'allow',
         messages: 'new',
         stream: 'buffer',
+        log_content: 'as_sent',
       };
       const { id } = await make(inWorkspace({ actions }));
       expect((await read(id)).actions).toEqual(actions);

@@ -536,6 +536,9 @@ const FIELDS: Readonly<Record<keyof LogRecord, 'all' | 'some' | 'none'>> = {
   guardrails: 'some',
   client: 'some',
   detail: 'none',
+  body_chunk: 'some',
+  body_slot: 'some',
+  body_flags: 'some',
   dry_run: 'all',
 };
 

@@ -170,6 +170,7 @@ export async function batchWorld(
     ),
     guardrails: { byName: new Map(), input: world.defaults, output: [] },
     cacheMaxAge: null,
+    bodies: { debugLog: 0, sample: 1, days: null },
     plans: new Map(),
   });
 

@@ -52,6 +52,7 @@ export function workspaceWith(more: Partial<WorkspaceSnapshot> = {}): WorkspaceS
     configs: new Map(),
     guardrails: { byName: new Map(), input: [], output: [] },
     cacheMaxAge: null,
+    bodies: { debugLog: 0, sample: 1, days: null },
     plans: new Map(),
     ...more,
   };

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { BodyStore } from '../../src/keeper/body-keeper.ts';
 import { LogKeeper, type LogKeeperOptions } from '../../src/keeper/log-keeper.ts';
 import { storedCatalog } from '../../src/keeper/stored-catalog.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -22,6 +23,13 @@ export function recent(organisationId = 'org-a'): LogSelection {
   const scope = { organisationId, workspaceIds: null, userId: null, keptSince: 0 };
   return { scope, from: now - DAY_MS, to: now + DAY_MS, where: [] };
 }
+
+const NO_BODIES: BodyStore = {
+  segmentKey: async () => null,
+  chunkKey: () => Promise.reject(new Error('no bodies are kept here')),
+  put: () => Promise.reject(new Error('no bodies are kept here')),
+  get: async () => false,
+};
 
 export interface KeeperUnderTest {
   readonly dir: string;
@@ -61,6 +69,7 @@ export async function startKeeper(
       threads: 2,
       tickMs: 20,
       catalog: storedCatalog(tables, 'node', systemClock),
+      bodies: NO_BODIES,
       clock: systemClock,
       log,
       ...options,

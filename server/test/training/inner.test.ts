@@ -21,6 +21,7 @@ import { apiKeyRow, userRow } from '../../src/store/conformance/rows.ts';
 import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { Row } from '../../src/store/schema.ts';
 import type { LogRecord } from '../../src/telemetry/record.ts';
+import { silentBodyLog } from '../support/body-log.ts';
 import { ENGINES, type JobStore, jobStore } from '../support/job-store.ts';
 import { alreadyOpen, fixedRuntime } from '../support/runtime.ts';
 
@@ -83,6 +84,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       ]),
       guardrails: { byName: new Map(), input: [], output: [] },
       cacheMaxAge: null,
+      bodies: { debugLog: 0, sample: 1, days: null },
       plans: new Map(),
     };
     const counters = memoryCounters({ clock });
@@ -140,6 +142,7 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
       storeClock: clock,
       notes: silentNotes,
       accessLog: null,
+      bodyLog: silentBodyLog(),
       log: silentLog,
       maxBodyBytes: 10_000,
       bodies: new BodyBudget(1_000_000),

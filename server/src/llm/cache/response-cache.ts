@@ -5,6 +5,7 @@
  */
 
 import { tenantOf } from '../../auth/tenant.ts';
+import { isDebugOff } from '../../gateway/kept-bodies.ts';
 import type { Log } from '../../kernel/log.ts';
 import { estimateTokens } from '../../operations/tokens.ts';
 import type { Cache } from '../../store/ports.ts';
@@ -61,7 +62,7 @@ export function createResponseCache(parts: {
 
   return {
     async look(x, target, prepared, policy) {
-      if (x.request.header('x-gateway-debug') === 'false' || isBackground(x)) return false;
+      if (isDebugOff(x.request) || isBackground(x)) return false;
       // What guardrails have to say beside the answer belongs to this request alone.
       if (x.guard !== null && (x.guard.failed || !target.strict)) return false;
       const made = entryKey(x, target, prepared);

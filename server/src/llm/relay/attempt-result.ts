@@ -48,13 +48,14 @@ function withRetryHint(headers: string[], { retryAfter }: ProviderError): string
 
 /** An answer with a status of failure, in the caller's dialect. */
 export function refusedAnswer(
-  x: Uses<'attempt' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution', 'storeClock'>,
+  x: Uses<'attempt' | 'capture' | 'guard' | 'limits' | 'outcome' | 'request' | 'execution', 'storeClock'>,
   target: Target,
   shape: Shape,
   status: number,
   headers: readonly string[],
   raw: string,
 ): AttemptResult {
+  x.capture?.refused(status, headers, raw);
   const read = target.provider.error;
   const made = providerErrorBody({
     status,

@@ -9,7 +9,7 @@ import { answerHead } from './attempt-result.ts';
 
 /** What this file uses of an exchange. */
 type Used = Uses<
-  'attempt' | 'execution' | 'guard' | 'limits' | 'outcome' | 'request' | 'response',
+  'attempt' | 'capture' | 'execution' | 'guard' | 'limits' | 'outcome' | 'request' | 'response',
   'bodies' | 'clock' | 'storeClock'
 >;
 
@@ -88,6 +88,7 @@ export class ClientSide {
     const head = this.#head(length, contentType);
     if (length === null && takesTrailers(x.response)) head.push('trailer', COST);
     x.attempt.caching?.begin(x.outcome.attemptCount, x.outcome.status, head);
+    x.capture?.start(x.outcome.status, head);
     startParts(x.response, x.outcome.status, head);
     x.outcome.headSent = true;
   }
@@ -131,6 +132,7 @@ export class ClientSide {
     const { response } = this.#x;
     this.#x.outcome.bytesOut += part.length;
     this.#x.attempt.caching?.take(part);
+    this.#x.capture?.takeAnswer(part);
     if (writePart(response, part) || this.#waits.has('client')) return;
     this.wait('client', true);
     response.once('drain', () => this.wait('client', false));

@@ -48,7 +48,6 @@ const RESCUED_BYTES = 4 * 1024 * 1024;
 const CONVERT_BYTES = 16 * 1024 * 1024;
 
 const JSON_TYPE = ['content-type', 'application/json'];
-
 type Mode = 'none' | 'error' | 'bytes' | 'json' | 'events';
 
 export class Relay implements WireHandler {
@@ -189,6 +188,7 @@ export class Relay implements WireHandler {
     const x = this.#x;
     x.outcome.upstreamBytesIn += chunk.length;
     this.#answerBytes += chunk.length;
+    x.capture?.takeCame(chunk);
     if (this.#firstData !== null && this.#mode !== 'error') {
       x.outcome.firstTokenMs ??= x.request.elapsed();
       if (x.attempt.stream) {
@@ -208,8 +208,9 @@ export class Relay implements WireHandler {
   onLent(chunk: Buffer): boolean {
     const shown = this.#x.outcome.headSent;
     this.onData(chunk);
-    if (this.#mode === 'json') return this.#json?.copies === true;
-    return shown && (this.#mode === 'bytes' || this.#passesAtOnce);
+    return this.#mode === 'json'
+      ? this.#json?.copies === true
+      : shown && (this.#mode === 'bytes' || this.#passesAtOnce);
   }
 
   onEnd(): void {
@@ -274,14 +275,14 @@ export class Relay implements WireHandler {
 
   #runSteps(mode: BegunAnswer['mode']): void {
     const x = this.#x;
-    const { strict } = this.#context;
+    x.capture?.head(this.#status, this.#headers, mode === 'json' || this.#events?.converts === true);
     for (let i = 0; i < x.answerSteps.length; i++) {
-      const judging = x.answerSteps[i]?.(x, { headers: this.#headers, mode, strict });
+      const judging = x.answerSteps[i]?.(x, { headers: this.#headers, mode, strict: this.#context.strict });
       this.#kept = judging === 'kept';
       this.#beside = judging === 'beside';
       if (judging === 'denied') this.#deny();
       else if (judging === 'events' && x.guard !== null)
-        this.#gate = new StreamGate(x, x.guard, strict, {
+        this.#gate = new StreamGate(x, x.guard, this.#context.strict, {
           send: (events) => this.#send(events),
           finish: (tail) => this.#endWith(tail.length === 0 ? null : joined(tail)),
           deny: () => this.#deny(),
@@ -461,7 +462,7 @@ export class Relay implements WireHandler {
   }
 
   #endError(): void {
-    const raw = Buffer.concat(this.#pending).toString('utf8');
+    const raw = Buffer.concat(this.#pending).toString();
     this.#finish(refusedAnswer(this.#x, this.#target, this.#bound.binding.shape, this.#status, this.#headers, raw));
   }
 
@@ -548,9 +549,8 @@ export class Relay implements WireHandler {
   }
 
   #endWith(tail: Buffer | null): void {
-    const body = tail === null ? [] : [tail];
-    if (this.#x.outcome.headSent) this.#client.endTail(body);
-    else this.#client.endWhole(body, null, 'text/event-stream');
+    if (this.#x.outcome.headSent) this.#client.endTail(tail === null ? [] : [tail]);
+    else this.#client.endWhole(tail === null ? [] : [tail], null, 'text/event-stream');
     this.#finish({ kind: 'done' });
   }
 

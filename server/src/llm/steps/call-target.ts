@@ -1,5 +1,6 @@
 import { retryHintMs } from '../../kernel/retry-hint.ts';
 import { attempt } from '../attempt.ts';
+import { beginCapture } from '../bodies/begin.ts';
 import type { Exchange, Uses } from '../exchange.ts';
 import { outcomeOf } from '../relay/attempt-result.ts';
 import { headerOf } from '../relay/response-inspection.ts';
@@ -15,6 +16,7 @@ const MAX_WAIT_MS = 60_000;
 /** Calls the target, again where the config allows it and nothing reached the client yet; the last result counts. */
 export async function callTarget(x: Exchange): Promise<void> {
   const target = x.attempt.requireTarget();
+  x.capture ??= beginCapture(x);
   // What it is handed may still be read after the request.
   if (x.execution !== null && target.provider.local !== undefined) x.execution.local = true;
   for (let tries = 0; ; tries++) {

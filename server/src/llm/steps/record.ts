@@ -1,14 +1,15 @@
 import { finish } from '../../gateway/finish.ts';
 import type { Ending } from '../../gateway/outcome.ts';
 import { entryOf } from '../../telemetry/access-log.ts';
+import { keepBodies } from '../bodies/keep.ts';
 import type { Uses } from '../exchange.ts';
 import { COST, costText } from '../gateway-headers.ts';
 import { configuredModel, logRecordOf } from '../log-record.ts';
 
 /** What this file uses of an exchange. */
 type Used = Uses<
-  'attempt' | 'clientGone' | 'execution' | 'guard' | 'limits' | 'outcome' | 'request' | 'response',
-  'accessLog' | 'bodies' | 'clock' | 'recorder'
+  'attempt' | 'capture' | 'clientGone' | 'execution' | 'guard' | 'limits' | 'outcome' | 'request' | 'response',
+  'accessLog' | 'bodies' | 'bodyLog' | 'clock' | 'recorder'
 >;
 
 /**
@@ -18,7 +19,7 @@ type Used = Uses<
 export function record(x: Used): Promise<void> {
   const ending = x.clientGone ? { kind: 'destroy' as const } : (x.outcome.ending ?? { kind: 'destroy' as const });
   if (ending.kind !== 'destroy') for (const part of ending.body) x.outcome.bytesOut += part.length;
-  const draft = logRecordOf(x);
+  const draft = logRecordOf(x, keepBodies(x, ending));
   x.guard?.recorded(draft);
   const { accessLog } = x.services;
   if (accessLog !== null && (accessLog.all || x.outcome.result !== 'ok')) accessLog.write(entryOf(draft));

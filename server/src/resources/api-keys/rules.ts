@@ -99,6 +99,8 @@ export async function checkDefaults(
   if (given?.metadata === null) delete out.metadata;
   else if (given?.metadata !== undefined) out.metadata = given.metadata;
   if (given?.allow_config_override !== undefined) out.allow_config_override = given.allow_config_override;
+  if (given?.debug_log === null) delete out.debug_log;
+  else if (given?.debug_log !== undefined) out.debug_log = given.debug_log;
   if (given?.config_id === null) delete out.config_id;
   else if (given?.config_id !== undefined) {
     const slug = await configSlug(tx, workspaceId, given.config_id);

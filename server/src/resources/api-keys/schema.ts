@@ -19,6 +19,11 @@ const defaults = z.strictObject({
   metadata: defaultMetadata.nullable().optional(),
   config_id: reference.nullable().optional().describe('Id or slug of a config that the key may see.'),
   allow_config_override: z.boolean().optional().describe('Default true.'),
+  debug_log: z
+    .literal([0, 1])
+    .nullable()
+    .optional()
+    .describe('1: bodies of its requests are kept in their logs, 0: they are not. Null: as its workspace says.'),
 });
 
 const transition = z.int().min(MIN_TRANSITION_MS).max(MAX_TRANSITION_MS);
@@ -124,6 +129,7 @@ export const keyAnswer = z.object({
       metadata: z.record(z.string(), z.string()).optional(),
       config_id: z.string().optional(),
       allow_config_override: z.boolean(),
+      debug_log: z.literal([0, 1]).optional(),
     })
     .nullable(),
   alert_emails: z.array(z.string()),

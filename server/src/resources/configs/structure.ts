@@ -126,6 +126,7 @@ const behaviour = {
   on_error: z.enum(['allow', 'deny']).optional(),
   messages: z.enum(['all', 'new', 'last']).optional(),
   stream: z.enum(['incremental', 'buffer']).optional(),
+  log_content: z.enum(['withheld', 'as_sent']).optional(),
 };
 
 const parameters = z.record(

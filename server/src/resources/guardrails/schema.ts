@@ -55,6 +55,11 @@ const actions = z.strictObject({
     'incremental',
     'Whether a stream is judged as it passes, by checks that can, or as a whole before it is shown.',
   ),
+  log_content: choice(
+    ['withheld', 'as_sent'],
+    'withheld',
+    'Whether logs that keep bodies keep that of a request which the guardrail denies.',
+  ),
 });
 type GivenActions = z.output<typeof actions>;
 
@@ -67,6 +72,7 @@ const DEFAULTS = {
   soft_deny_200: false,
   messages: 'all',
   stream: 'incremental',
+  log_content: 'withheld',
 } as const satisfies GuardrailActions;
 
 /** `given` over what stood before, or over the defaults. */
@@ -140,6 +146,7 @@ const shownActions = z.object({
   on_error: z.enum(['allow', 'deny']),
   messages: z.enum(['all', 'new', 'last']),
   stream: z.enum(['incremental', 'buffer']),
+  log_content: z.enum(['withheld', 'as_sent']),
 });
 
 const shownCheck = z.object({

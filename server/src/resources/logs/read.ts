@@ -2,6 +2,8 @@
 import { z } from 'zod';
 import type { Sight } from '../../auth/scopes.ts';
 import { isObject, type JsonValue } from '../../kernel/json.ts';
+import type { KeptRequest } from '../../telemetry/bodies/chunk.ts';
+import type { BodyPart } from '../../telemetry/bodies/frame.ts';
 import { recordOfRow } from '../../telemetry/log-columns.ts';
 import type { LogRow } from '../../telemetry/log-query.ts';
 import { toIso } from '../body-fields.ts';
@@ -9,6 +11,19 @@ import { tenantFields } from '../fields.ts';
 import { notFound } from '../look-up.ts';
 import { action } from '../resource.ts';
 import { withServices } from '../services.ts';
+import { bodySettings } from '../settings/settings.ts';
+import {
+  type ABSENT,
+  absence,
+  type BodyReader,
+  KEPT_BODIES,
+  noBodies,
+  presentBodies,
+  presentPart,
+  shownBodies,
+  shownBody,
+  shownPart,
+} from './bodies.ts';
 import { type Names, namesOf } from './names.ts';
 import { KEPT_LOGS, type Reach, reachOf } from './reach.ts';
 import { columns, idsOf, metadataOf } from './rows.ts';
@@ -80,12 +95,18 @@ const response = z.object({
     url: z.string(),
     method: z.string(),
     gatewayHeaders: z.record(z.string(), z.string()),
+    ...shownBody,
   }),
   response: z.object({
     status: z.int(),
     responseTime: z.int().describe('Milliseconds.'),
     lastUsedOptionJsonPath: z.string().describe('Path of the target that answered, in its config; empty without one.'),
+    ...shownBody,
   }),
+  finalUntransformedRequest: shownPart,
+  transformedRequest: shownPart,
+  originalResponse: shownPart,
+  bodies: shownBodies,
   organisation_id: z.string().nullable(),
   created_at: z.string(),
   metrics,
@@ -96,6 +117,9 @@ const response = z.object({
 interface Asked {
   readonly row: LogRow;
   readonly reach: Reach;
+  /** Its bodies, where there are some, and why none is shown otherwise. */
+  readonly kept: KeptRequest | (typeof ABSENT)[number];
+  readonly days: number;
 }
 
 export const readLog = action({
@@ -104,7 +128,7 @@ export const readLog = action({
   path: '/logs/:logId',
   summary: 'Read a request',
   description:
-    'One stored request with its figures. Bodies and headers are not kept. A request is found a moment after its answer; `x-gateway-request-id` of the answer is its id.',
+    'One stored request with its figures, and with its bodies and headers where they are kept (`debug_log`). Of a key without the scope `logs.view`, only the bodies of the requests that it has made are shown. A request is found a moment after its answer; `x-gateway-request-id` of the answer is its id.',
   tag: 'Logs',
   auth: 'key_or_login',
   scopes: ['logs.view', 'logs.write', 'completions.write'],
@@ -120,22 +144,64 @@ export const readLog = action({
     const id = call.params.logId.toLowerCase();
     if (!ID.test(id)) throw notFound();
     const reach = await reachOf(call, 'logs.view');
-    return withServices({ logs: KEPT_LOGS }, async ({ logs }): Promise<Asked> => {
+    const { principal } = call;
+    return withServices({ logs: KEPT_LOGS, reader: KEPT_BODIES }, async ({ logs, reader }): Promise<Asked> => {
       const row = await logs.store.find(reach.scope, id);
       if (row === null) throw notFound();
-      return { row, reach };
+      const own = principal.keyId !== null && columns.text(row, 'api_key_id') === principal.keyId;
+      const may = own || principal.scopes.has('logs.view');
+      return { row, reach, kept: may ? await bodiesOf(reader, row) : 'hidden', days: reader.days };
     });
   },
-  run: async ({ asked, tx, publicUrl }) => {
+  run: async ({ asked, tx, publicUrl, clock }) => {
     if (asked === null) throw new Error('the record was asked for before');
-    const { row, reach } = asked;
+    const { row, reach, kept, days } = asked;
     const names = await namesOf(tx, idsOf([row]));
     const organisation = await tx.organisation();
-    return withoutMetadata(reach.sight, row, shownOf(row, reach.sight, names, organisation.name, publicUrl));
+    const workspace = await tx.find('workspaces', { id: columns.text(row, 'workspace_id') ?? '' });
+    const most = Math.min(days, bodySettings(organisation, workspace ?? null).days ?? days);
+    const over = typeof kept !== 'string' && Number(row.time) < clock.now() - most * DAY_MS;
+    const shown = shownOf(row, reach.sight, names, organisation.name, publicUrl);
+    const bodies = shownBodiesOf(over ? 'expired' : kept, reach.sight, publicUrl);
+    return withoutMetadata(reach.sight, row, {
+      ...shown,
+      ...bodies,
+      request: { ...shown.request, ...bodies.request },
+      response: { ...shown.response, ...bodies.response },
+    });
   },
 });
 
-type Shown = z.input<typeof response>;
+const DAY_MS = 86_400_000;
+
+async function bodiesOf(reader: BodyReader, row: LogRow): Promise<Asked['kept']> {
+  const chunk = columns.text(row, 'body_chunk');
+  const slot = columns.number(row, 'body_slot');
+  const organisationId = columns.text(row, 'organisation_id');
+  const none = absence(columns.number(row, 'body_flags'), chunk);
+  if (none !== null || chunk === null || slot === null || organisationId === null) return none ?? 'off';
+  return (await reader.find({ organisationId, chunk, slot, id: String(row.id) })) ?? 'expired';
+}
+
+function shownBodiesOf(kept: Asked['kept'], { noMetadata }: Sight, origin: string) {
+  if (typeof kept === 'string') return { bodies: noBodies(kept), request: {}, response: {} };
+  const part = (name: BodyPart) => presentPart(kept, name, noMetadata !== null, origin);
+  const [request, answer] = [part('request'), part('answer')];
+  const only = (shown: typeof request) => {
+    const { headers, body } = shown ?? {};
+    return { ...(headers === undefined ? {} : { headers }), ...(body === undefined ? {} : { body }) };
+  };
+  return {
+    bodies: presentBodies(kept),
+    request: only(request),
+    response: only(answer),
+    finalUntransformedRequest: request,
+    transformedRequest: part('sent'),
+    originalResponse: part('came'),
+  };
+}
+
+type Shown = Omit<z.input<typeof response>, 'bodies'>;
 
 const MICROS_PER_CENT = 10_000;
 const SOURCES: Readonly<Record<string, string>> = { llm: 'gateway', custom: 'proxy' };

@@ -30,6 +30,7 @@ const TEN_YEARS_SECONDS = 315_360_000;
 /** Upper bound of the cache's age, seconds. */
 const MAX_CACHE_AGE = 25_923_000;
 const MAX_KEYS = 100_000;
+const MOST_DAYS = 36_500;
 
 const flag = z.literal([0, 1]);
 const seconds = z.int().min(0).max(TEN_YEARS_SECONDS);
@@ -59,7 +60,24 @@ const userKeyFields = {
     .describe('Most user keys of one user in one workspace; -1 for any number.'),
   user_key_metadata: flag.nullable().optional(),
   user_key_metadata_override: flag.nullable().optional(),
-  debug_log: flag.nullable().optional(),
+  debug_log: flag
+    .nullable()
+    .optional()
+    .describe('1: bodies of requests are kept in their logs. Default 0: only answers of requests that failed.'),
+  debug_log_sample: z
+    .number()
+    .min(0)
+    .max(1)
+    .nullable()
+    .optional()
+    .describe('Of the traces whose bodies debug_log keeps, this share: 0 to 1. Default 1.'),
+  bodies_days: z
+    .int()
+    .min(1)
+    .max(MOST_DAYS)
+    .nullable()
+    .optional()
+    .describe('Days that kept bodies stay, where that is fewer than SLUICE_BODIES_DAYS.'),
 };
 
 const deniedFields = z

@@ -48,6 +48,24 @@ export function cacheMaxAge({ settings }: Organisation): number | null {
   return typeof seconds === 'number' ? seconds : null;
 }
 
+/** What an organisation and its workspace say of keeping bodies of requests. */
+export interface BodySettings {
+  readonly debugLog: 0 | 1;
+  /** Share of the traces, 0 to 1. */
+  readonly sample: number;
+  /** Null: as long as the installation keeps them. */
+  readonly days: number | null;
+}
+
+/** Which bodies of a workspace's requests are kept, where their key does not say otherwise. */
+export function bodySettings(organisation: Organisation, workspace: Pick<Workspace, 'settings'> | null): BodySettings {
+  return {
+    debugLog: effectiveSetting(organisation, workspace, 'debug_log') ?? 0,
+    sample: effectiveSetting(organisation, workspace, 'debug_log_sample') ?? 1,
+    days: effectiveSetting(organisation, workspace, 'bodies_days'),
+  };
+}
+
 /**
  * Saved-only mode: the organisation's setting, and the workspace's own where the organisation has opened the
  * category; the stricter of the two holds. An organisation that says nothing is in saved-only mode.

@@ -14,6 +14,7 @@ import { userAddresses } from './0015-user-addresses.ts';
 import { deployments } from './0017-deployments.ts';
 import { feedback } from './0018-feedback.ts';
 import { logFiles } from './0019-log-files.ts';
+import { bodyChunks } from './0020-body-chunks.ts';
 import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
@@ -35,6 +36,7 @@ export const MIGRATIONS: readonly Migration[] = [
   deployments,
   feedback,
   logFiles,
+  bodyChunks,
 ];
 
 /** The log tables, which may be in another database. Append-only. */

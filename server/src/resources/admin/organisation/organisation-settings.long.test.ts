@@ -23,6 +23,8 @@ const UNTOUCHED = {
   user_key_metadata: 0,
   user_key_metadata_override: 0,
   debug_log: 0,
+  debug_log_sample: 1,
+  bodies_days: null,
   session_settings: { max_session_ttl: null },
   export_settings: { deniedFields: [] },
   data_plane_security_settings: { block_inline_config: true },

@@ -41,6 +41,8 @@ const answer = z.object({
   user_key_metadata: z.union([z.literal(0), z.literal(1)]),
   user_key_metadata_override: z.union([z.literal(0), z.literal(1)]),
   debug_log: z.union([z.literal(0), z.literal(1)]),
+  debug_log_sample: z.number(),
+  bodies_days: z.number().nullable(),
   security_settings: z.object(
     Object.fromEntries(SECURITY_KEYS.map((key) => [key, z.boolean()])) as Record<
       keyof typeof SECURITY_DEFAULTS,
@@ -83,6 +85,8 @@ function present(organisation: Row<'organisations'>) {
     user_key_metadata: or('user_key_metadata', 0),
     user_key_metadata_override: or('user_key_metadata_override', 0),
     debug_log: or('debug_log', 0),
+    debug_log_sample: or('debug_log_sample', 1),
+    bodies_days: or('bodies_days', null),
     security_settings: securityOf(organisation, null),
     workspace_overrides: Object.fromEntries(
       OVERRIDE_CATEGORIES.map((category) => [category, isOpenToWorkspaces(organisation, category)]),

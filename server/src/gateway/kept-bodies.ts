@@ -1,0 +1,34 @@
+/** Which bodies of a request are kept in its log: the one place that decides. */
+import { createHash } from 'node:crypto';
+import type { RequestContext } from './request-context.ts';
+
+/** `failed answer`: none but the answer, where the request fails. */
+export type KeptBodies = 'all' | 'failed answer' | 'none';
+
+/** Whether the installation lets organisations, workspaces and keys decide (`SLUICE_LOG_BODIES`). */
+export type BodyRule = 'allowed' | 'never';
+
+type Asked = Pick<RequestContext, 'header' | 'principal' | 'snapshot' | 'traceId'>;
+
+/**
+ * `never` of the installation is above all. Then `x-gateway-debug: false` of the request, which can only switch off. Then
+ * `debug_log` of the key, else of its workspace, else of the organisation.
+ */
+export function keptBodies(request: Asked, rule: BodyRule): KeptBodies {
+  const { principal, snapshot } = request;
+  if (rule === 'never' || principal === null || snapshot === null || isDebugOff(request)) return 'none';
+  const { debugLog, sample } = snapshot.bodies;
+  if ((principal.defaults.debug_log ?? debugLog) !== 1) return 'failed answer';
+  return sample >= 1 || share(request.traceId) < sample ? 'all' : 'failed answer';
+}
+
+/** Whether the caller wants nothing of the request kept: no body, and no answer in the cache. */
+export function isDebugOff(request: Pick<RequestContext, 'header'>): boolean {
+  const value = request.header('x-gateway-debug');
+  return value !== undefined && value.toLowerCase() === 'false';
+}
+
+/** From 0 up to 1, the same for all requests of a trace. */
+function share(traceId: string): number {
+  return createHash('sha256').update(traceId).digest().readUInt32BE() / 2 ** 32;
+}
