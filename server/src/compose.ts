@@ -139,7 +139,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
   const metrics = openMetrics(common, { ...planes, gateway });
   pushMetrics(common, exporter, () => metrics.families());
-  const health = healthReport(common, { ...planes, gateway, readiness });
+  const health = healthReport(common, { ...planes, gateway, exporter, readiness });
   if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, health });
 
   // The price list takes 45 ms to load: better now than while requests wait.

@@ -24,6 +24,7 @@ export async function openExporter(common: Common): Promise<Exporter | null> {
     spool,
     dir: join(spool, 'telemetry'),
     maxBytes: config.telemetrySpool,
+    reserveBytes: config.diskReserve,
     resource: { 'service.version': version, ...otlp.resource },
     version,
     traces: otlp.traces === null ? null : { ...collector(otlp.traces), sampler: otlp.sampler, ratio: otlp.ratio },

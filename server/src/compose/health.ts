@@ -1,6 +1,8 @@
 import type { HealthReport } from '../admin/operator.ts';
 import { registerVerifyPing } from '../admin/verify-ping.ts';
 import { LINKS_GO_NOWHERE, linksGoNowhere } from '../cli/links.ts';
+import type { Exporter } from '../exporter/exporter.ts';
+import type { ExporterState } from '../exporter/messages.ts';
 import { type Dependency, type Readiness, readinessOf, registerHealth } from '../http/health.ts';
 import { stateOf } from '../store/disk/lazy-journal.ts';
 import type { Common } from './common.ts';
@@ -49,9 +51,13 @@ export function openProbes({ config, clock, log, lifecycle, version }: Common, p
 /** The state of this node for the operator. */
 export function healthReport(
   { config, version }: Common,
-  parts: Parts & { readonly gateway: Gateway; readonly readiness: () => Promise<Readiness> },
+  parts: Parts & {
+    readonly gateway: Gateway;
+    readonly exporter: Exporter | null;
+    readonly readiness: () => Promise<Readiness>;
+  },
 ): HealthReport {
-  const { stores, shared, spools, kept, front, gateway, readiness } = parts;
+  const { stores, shared, spools, kept, front, gateway, exporter, readiness } = parts;
   const { tables, storeClock } = stores;
   const { journal, recorder, shipper, settlements } = spools;
   return async () => {
@@ -72,10 +78,19 @@ export function healthReport(
         ...shipper.stats,
       },
       usage_spool: settlements.state,
+      telemetry: exporter === null ? null : telemetryOf(await exporter.state()),
       in_flight: gateway.services.inFlight.count,
       body_bytes: gateway.services.bodies.held,
       warnings: linksGoNowhere(config) ? [LINKS_GO_NOWHERE] : [],
       versions: { sluice: version, node: process.versions.node },
     };
   };
+}
+
+/** Records that were sent and not, and why the last ones were not; nulls where the process does not answer. */
+function telemetryOf(state: ExporterState | null): object {
+  const { traces, waitingBytes = null } = state ?? {};
+  const { sent = null, refused = null, lost = null } = traces ?? {};
+  const failure = state === null ? 'the process that sends telemetry does not answer' : (traces?.failure ?? null);
+  return { ok: failure === null, sent, refused, lost, waiting_bytes: waitingBytes, failure };
 }

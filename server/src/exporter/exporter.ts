@@ -24,6 +24,7 @@ const PROGRAM = fileURLToPath(new URL('./process.ts', import.meta.url));
 const FIRST_BACKOFF_MS = 1_000;
 const MOST_BACKOFF_MS = 30_000;
 const STEADY_MS = 60_000;
+const STATE_MS = 1_000;
 /** At the end, how long what is left may take on its way. */
 const FINISH_MS = 5_000;
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
@@ -56,9 +57,14 @@ export class Exporter implements Closable {
     return this.#running?.child.pid ?? null;
   }
 
-  /** Null while it is started. */
+  /** Null when the process does not answer within a second, as while it is started. Never rejects. */
   async state(): Promise<ExporterState | null> {
-    return ((await this.#running?.channel.call('state').catch(() => null)) ?? null) as ExporterState | null;
+    const { promise: late, resolve } = Promise.withResolvers<null>();
+    const cancel = this.#options.clock.after(STATE_MS, () => resolve(null));
+    const told = this.#running?.channel.call('state').catch(() => null) ?? null;
+    const state = (await Promise.race([told, late])) as ExporterState | null;
+    cancel();
+    return state;
   }
 
   /** Hands on the numbers of the server; resolves when they were sent, or could not be. */

@@ -106,6 +106,11 @@ export class Feed<T> {
     this.#running = this.#run();
   }
 
+  /** Looks again before its wait is over. */
+  wake(): void {
+    this.#wake?.();
+  }
+
   /** Sends what is there, each batch once; what is not accepted then waits for the next start. */
   async finish(): Promise<void> {
     this.#closing = true;

@@ -22,7 +22,7 @@ let journal: Journal;
 let feeds: Feeds | null = null;
 let seq = 0;
 const http = operatorHttp();
-const log: LogFields[] = [];
+const lines: LogFields[] = [];
 
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'sluice-exporter-'));
@@ -35,7 +35,8 @@ beforeEach(async () => {
     log: silentLog,
     segmentBytes: 20_000,
   });
-  log.length = 0;
+  lines.length = 0;
+  free = 1e12;
 });
 
 afterEach(async () => {
@@ -46,11 +47,14 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
+let free = 0;
+
 async function start(traces: Partial<TraceSettings> = {}, maxBytes = 1 << 30): Promise<Feeds> {
   const settings = {
     spool,
     dir,
     maxBytes,
+    reserveBytes: 1_000_000,
     resource: { 'service.name': 'sluice' },
     version: '1',
     metrics: null,
@@ -64,8 +68,9 @@ async function start(traces: Partial<TraceSettings> = {}, maxBytes = 1 << 30): P
       ...traces,
     },
   };
-  const note = (message: string, fields?: LogFields) => void log.push({ message, ...fields });
-  feeds = await startFeeds(settings, { http, clock, log: { debug: note, info: note, warn: note, error: note } });
+  const note = (message: string, fields?: LogFields) => void lines.push({ message, ...fields });
+  const log = { debug: note, info: note, warn: note, error: note };
+  feeds = await startFeeds(settings, { http, clock, log, freeBytes: async () => free });
   return feeds;
 }
 
@@ -153,7 +158,7 @@ describe('telemetry', () => {
     await write(2);
     await until(() => feeds?.state.traces?.sent === 2);
     expect(feeds?.state.traces).toMatchObject({ sent: 2, refused: 3, failure: null });
-    expect(JSON.stringify(log)).not.toContain('collector-secret');
+    expect(JSON.stringify(lines)).not.toContain('collector-secret');
   });
 
   it('goes on where it was when its process was killed, and with what was written meanwhile', async () => {
@@ -194,11 +199,27 @@ describe('telemetry', () => {
     await write(50);
     await until(() => (feeds?.state.traces?.failure ?? null) !== null);
     for (let i = 0; i < 10; i++) await write(30);
-    await until(() => log.some(({ message }) => String(message).includes('the oldest are given up')));
+    await until(() => lines.some(({ message }) => String(message).includes('the oldest are given up')));
     collector.refuse = null;
     await until(() => (feeds?.state.traces?.lost ?? 0) > 0 && feeds?.state.traces?.failure === null);
     await until(() => servers().length + (feeds?.state.traces?.lost ?? 0) === 350);
     expect(servers().length).toBeGreaterThan(20);
+  });
+
+  it('gives up the oldest when the disk is nearly full, so that records of requests have room', async () => {
+    await start();
+    collector.refuse = { status: 503, headers: { 'retry-after': '300' } };
+    for (let i = 0; i < 8; i++) await write(30);
+    await until(() => (feeds?.state.traces?.failure ?? null) !== null);
+    const before = linked().length;
+    expect(before).toBeGreaterThan(4);
+    free = 970_000;
+    await until(() => linked().length < before - 1);
+    free = 1e12;
+    collector.refuse = null;
+    await until(() => servers().length + (feeds?.state.traces?.lost ?? 0) === 240);
+    expect(feeds?.state.traces?.lost).toBeGreaterThan(0);
+    expect(servers().length).toBeGreaterThan(30);
   });
 
   it('is not sent any more: what waited takes no room', async () => {

@@ -17,6 +17,8 @@ export interface FeedParts {
   readonly http: OperatorHttp;
   readonly clock: Clock;
   readonly log: Log;
+  /** Free bytes of the disk, in tests. */
+  readonly freeBytes?: (spool: string) => Promise<number>;
 }
 
 export interface Feeds {
@@ -33,13 +35,20 @@ const LOOK_MS = 5_000;
 
 export async function startFeeds(settings: ExporterSettings, parts: FeedParts): Promise<Feeds> {
   const { clock, log } = parts;
-  const spool = new ExportSpool(settings.spool, settings.maxBytes, log);
+  const spool = new ExportSpool({
+    ...settings,
+    log,
+    ...(parts.freeBytes === undefined ? {} : { freeBytes: parts.freeBytes }),
+  });
   const { traces } = settings;
   const feed =
     traces === null
       ? null
       : new Feed({ name: 'traces', dir: settings.dir, spool, clock, log, ...traceFeed(settings, traces, parts) });
-  const look = async () => spool.look((journal) => (feed === null ? null : feed.needs(journal)));
+  const look = async () => {
+    const gaveUp = await spool.look((journal) => (feed === null ? null : feed.needs(journal)));
+    if (gaveUp) feed?.wake();
+  };
   if (feed !== null) await look();
   let ended = false;
   const again = (): void => {

@@ -26,6 +26,8 @@ export interface ExporterSettings {
   readonly dir: string;
   /** Bytes of records that may wait. */
   readonly maxBytes: number;
+  /** Free bytes of the disk below which fewer may. */
+  readonly reserveBytes: number;
   readonly resource: Readonly<Record<string, string>>;
   readonly version: string;
   readonly traces: TraceSettings | null;

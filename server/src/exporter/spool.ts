@@ -2,7 +2,7 @@
  * What is to be sent: a second name (a hard link) of each segment of the journals, in a folder below the journal. So records wait for a
  * collector as long as they must, whatever the log store has done with the segment; they take no room twice.
  */
-import { link, mkdir, readdir, rm, stat, unlink } from 'node:fs/promises';
+import { link, mkdir, readdir, rm, stat, statfs, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type FoundJournal, journalsIn } from '../keeper/journal-reader.ts';
 import type { Log } from '../kernel/log.ts';
@@ -36,20 +36,32 @@ export async function segmentsIn(dir: string): Promise<string[]> {
   return (await readdir(dir)).filter((name) => SEGMENT.test(name)).sort();
 }
 
+export interface ExportSpoolOptions {
+  /** Directory below which the journals are. */
+  readonly spool: string;
+  /** Bytes that may wait; above it the oldest segments are given up. */
+  readonly maxBytes: number;
+  /** The same where the disk has fewer free bytes than this: records of requests need them. */
+  readonly reserveBytes: number;
+  readonly log: Log;
+  /** Free bytes of the disk. */
+  readonly freeBytes?: (spool: string) => Promise<number>;
+}
+
+async function freeBytesOf(spool: string): Promise<number> {
+  const { bavail, bsize } = await statfs(spool);
+  return bavail * bsize;
+}
+
 export class ExportSpool {
-  readonly #spool: string;
-  readonly #maxBytes: number;
-  readonly #log: Log;
+  readonly #options: Required<ExportSpoolOptions>;
   #journals: readonly FoundJournal[] = [];
   /** Of each journal the first segment that is still sent. */
   readonly #floors = new Map<string, string>();
   #bytes = 0;
 
-  /** @param maxBytes what may wait; above it the oldest segments are given up */
-  constructor(spool: string, maxBytes: number, log: Log) {
-    this.#spool = spool;
-    this.#maxBytes = maxBytes;
-    this.#log = log;
+  constructor(options: ExportSpoolOptions) {
+    this.#options = { freeBytes: freeBytesOf, ...options };
   }
 
   /** The journals, each with the folder of its second names for one. */
@@ -68,12 +80,14 @@ export class ExportSpool {
   }
 
   /**
-   * Finds journals, removes the segments that all are through with, and gives up the oldest above the bound.
+   * Finds journals, removes the segments that all are through with, and gives up the oldest where there are too many.
+   * Answers whether it gave up any.
    * @param needs the first segment of a journal that a feed still reads; null: none does
    */
-  async look(needs: (journal: string) => string | null): Promise<void> {
+  async look(needs: (journal: string) => string | null): Promise<boolean> {
+    const { spool, maxBytes, reserveBytes, freeBytes, log } = this.#options;
     const found: FoundJournal[] = [];
-    for (const journal of await journalsIn(this.#spool)) {
+    for (const journal of await journalsIn(spool)) {
       // Those of no worker hold records of an earlier version, which are moved to another store.
       if (Number.isFinite(journal.worker)) found.push({ ...journal, dir: await openFolder(journal.dir) });
     }
@@ -94,13 +108,17 @@ export class ExportSpool {
         if (next !== undefined) waiting.push({ journal, next, bytes: size, since: mtimeMs });
       }
     }
-    let excess = this.#bytes - this.#maxBytes;
+    const missing = reserveBytes === 0 ? 0 : reserveBytes - (await freeBytes(spool));
+    let excess = Math.max(this.#bytes - maxBytes, missing);
+    let gaveUp = false;
     for (const { journal, next, bytes } of waiting.sort((one, other) => one.since - other.since)) {
       if (excess <= 0) break;
       excess -= bytes;
       if (next <= this.floorOf(journal)) continue;
       this.#floors.set(journal, next);
-      this.#log.warn('more records wait to be sent than there is room for, the oldest are given up', { journal });
+      gaveUp = true;
+      log.warn('more records wait to be sent than there is room for, the oldest are given up', { journal });
     }
+    return gaveUp;
   }
 }

@@ -113,6 +113,21 @@ describe('traces', () => {
     expect(secrets.filter((secret) => bytes.includes(secret))).toEqual([]);
   });
 
+  it('are counted in the state of the node, with the reason while the collector takes none', async () => {
+    const state = async () => {
+      const { body } = await server.admin('GET', '/operator/health', undefined, server.first.operator_api_key);
+      return body.telemetry as Record<string, unknown>;
+    };
+    expect(await state()).toMatchObject({ ok: true, refused: 0, lost: 0, failure: null });
+    expect(Number((await state()).sent)).toBeGreaterThan(0);
+    collector.refuse = { status: 503 };
+    await ask();
+    const failing = await eventually(state, ({ ok }) => ok === false);
+    expect(failing.failure).toBe(`${new URL(collector.url).host} answered 503`);
+    collector.refuse = null;
+    expect(await eventually(state, ({ ok }) => ok === true)).toMatchObject({ ok: true, failure: null });
+  });
+
   it('that the caller does not sample are not sent, unless the request failed', async () => {
     const unsampled = (digit: string) => `00-${digit.repeat(32)}-${PARENT}-00`;
     await ask({ traceparent: unsampled('a') });
@@ -152,6 +167,7 @@ it('a process that is killed is started again, and its successor sends what is l
       spool,
       dir: join(spool, 'telemetry'),
       maxBytes: 1 << 30,
+      reserveBytes: 0,
       resource: {},
       version: '1',
       metrics: null,
