@@ -223,6 +223,11 @@ describe('the settings in force', () => {
     expect(of('SLUICE_MASTER_KEY')?.shown).toBe('(hidden)');
     expect(JSON.stringify(settings)).not.toMatch(/s3cret|hunter2|pa55|uT6K/);
   });
+
+  it('a secret that is not set is not called hidden', () => {
+    const hidden = effectiveSettings([], {}, '/nowhere').filter(({ shown }) => shown === '(hidden)');
+    expect(hidden).toEqual([]);
+  });
 });
 
 it.each([

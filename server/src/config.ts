@@ -383,7 +383,8 @@ export function effectiveSettings(
   const texts = readTexts(args, env, cwd, () => undefined);
   return (Object.keys(VARIABLES) as Name[]).map((name) => {
     const { text, from } = texts(name);
-    return { name, shown: text === null ? null : shownText(name, text), from };
+    // A default is the same everywhere, and says of a secret that it is not set.
+    return { name, shown: text === null || from === 'default' ? text : shownText(name, text), from };
   });
 }
 

@@ -99,7 +99,7 @@ function named(name: string, place: string, mutator: boolean, { guardrails }: Wo
   if (found === undefined) {
     throw new SluiceError(
       'malformed_call',
-      `The config names the guardrail ${quotedName(name)} in ${place}, which is no active guardrail of this workspace or its organisation with the target llm.`,
+      `The config names the guardrail ${quotedName(name)} in ${place}, which is no active guardrail of this workspace or its organisation with the target llm; GET /v1/guardrails lists them.`,
     );
   }
   return mutator ? madeOnce(mutators, found, () => ({ ...found, type: 'mutator' })) : found;

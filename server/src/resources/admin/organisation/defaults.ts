@@ -67,7 +67,10 @@ export function organisationDefaults(guardrails: {
       const param = `${field}[${index}]`;
       const entry = found.find(({ id }) => id === name.toLowerCase()) ?? found.find(({ slug }) => slug === name);
       if (entry === undefined) {
-        throw refuse(param, 'names no active guardrail of the organisation itself whose target is llm');
+        throw refuse(
+          param,
+          'names no active guardrail of the organisation itself whose target is llm; GET /v1/guardrails lists them',
+        );
       }
       if (ids.includes(entry.id)) throw refuse(param, 'repeats a guardrail of the list');
       ids.push(entry.id);

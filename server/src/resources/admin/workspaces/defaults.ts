@@ -45,7 +45,7 @@ export async function mergeDefaults(
     if (wrong >= 0) {
       throw refuse(
         `defaults.${field}[${wrong}]`,
-        'names no active guardrail of this workspace or its organisation with the target llm',
+        'names no active guardrail of this workspace or its organisation with the target llm; GET /v1/guardrails lists them',
       );
     }
   }
