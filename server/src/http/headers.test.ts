@@ -160,6 +160,13 @@ describe('filterUpstreamHeaders', () => {
     }
   });
 
+  it('drops what a browser would keep for the site of Sluice, and what a proxy in front of it would obey', () => {
+    const names = ['nel', 'report-to', 'reporting-endpoints', 'content-security-policy-report-only', 'public-key-pins'];
+    names.push('service-worker-allowed', 'origin-agent-cluster', 'cross-origin-opener-policy', 'accept-ch');
+    names.push('x-lighttpd-send-file', 'x-reproxy-url', 'x-reproxy-file', 'speculation-rules');
+    for (const name of names) expect(filter([name, '1', 'x-kept', '2']), name).toEqual(['x-kept', '2']);
+  });
+
   it('passes the rest, renames the request id and drops what Connection names', () => {
     expect(
       filter([

@@ -26,10 +26,24 @@ export const ANSWER_HEADERS = [
   'via',
   'alt-svc',
   'x-sendfile',
+  'x-lighttpd-send-file',
   'link',
+  // Browsers keep these for the site that they come from, which would be Sluice's own.
+  'nel',
+  'report-to',
+  'reporting-endpoints',
+  'content-security-policy-report-only',
+  'public-key-pins',
+  'public-key-pins-report-only',
+  'expect-ct',
+  'service-worker-allowed',
+  'origin-agent-cluster',
+  'speculation-rules',
+  'accept-ch',
+  'critical-ch',
 ] as const;
 
-const ANSWER_PREFIXES = ['access-control-', 'x-accel-'] as const;
+const ANSWER_PREFIXES = ['access-control-', 'cross-origin-', 'x-accel-', 'x-reproxy-'] as const;
 
 const metadata: ReadonlySet<string> = new Set(METADATA_HEADERS);
 const routing: ReadonlySet<string> = new Set(ROUTING_HEADERS);
