@@ -4,6 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { pathOnly } from '../kernel/path-only.ts';
 import { headerText } from '../kernel/text.ts';
+import { isSpanName, isTraceId } from '../kernel/trace-names.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 
 /** The clocks that a request is timed by. */
@@ -83,10 +84,6 @@ export interface ContextHead extends RequestContext {
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 const ZEROS = /^0+$/;
 const MAX_SPAN_NAME = 128;
-/** A line of text, without what changes how other text is shown. */
-const SPAN_NAME = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]{1,128}$/u;
-/** An id that is safe wherever it is shown: in headers, logs, pages and spreadsheets. */
-const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 
 /**
  * Trace context: explicit gateway headers win, then W3C `traceparent`, else the request's own id. A value
@@ -94,7 +91,7 @@ const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
  */
 function traceHeader(request: RequestContext, name: string): string | undefined {
   const value = request.header(name);
-  return value !== undefined && TRACE_ID.test(value) ? value : undefined;
+  return value !== undefined && isTraceId(value) ? value : undefined;
 }
 
 /** Null for a malformed one, and for ids of zeros alone, which name nothing. */
@@ -111,7 +108,7 @@ function spanName(request: RequestContext): string | undefined {
   const value = request.header('x-gateway-span-name');
   if (value === undefined) return undefined;
   const name = headerText(value);
-  return SPAN_NAME.test(name) ? name : undefined;
+  return isSpanName(name) ? name : undefined;
 }
 
 /** Of a request that is part of a trace. */

@@ -41,6 +41,17 @@ async function makeKey(scopes: readonly string[], more: object = {}): Promise<st
 }
 
 describe('a request that was sent elsewhere', () => {
+  it.each(['trace_id', 'span_id', 'parent_span_id', 'span_name'])(
+    'is refused for a %s that is not safe to show, like that of a request',
+    async (field) => {
+      for (const bad of ['<script>\n', 'a\nb', 'a\u202eb', ...(field === 'span_name' ? [] : ['=cmd|calc!A1', 'a b'])]) {
+        const answer = await insert(entry({ metadata: { [field]: bad } }));
+        expect(answer, bad).toMatchObject({ status: 400, body: { error: { param: `metadata.${field}` } } });
+      }
+      expect((await insert(entry({ metadata: { [field]: 'step-1.a:b_c' } }))).status).toBe(200);
+    },
+  );
+
   it('becomes a record with its price, its names and none of its bodies', async () => {
     const metadata = { trace_id: 'one', span_id: 's', span_name: 'answer', parent_span_id: 'p', _user: 'ada' };
     expect(await insert(entry({ metadata }))).toEqual({ status: 200, body: { status: 'success' } });

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
+import { isSpanName, isTraceId } from '../../kernel/trace-names.ts';
 import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
 import type { CustomLog, CustomLogs } from '../../telemetry/custom-log.ts';
 import { text } from '../body-fields.ts';
@@ -22,7 +23,10 @@ const NAMES: ReadonlySet<string> = new Set(['trace_id', 'span_id', 'span_name', 
 
 const json = z.unknown().refine((value) => value !== undefined, 'is required');
 const headers = z.record(z.string(), z.string()).optional();
-const name = text(MOST_CHARACTERS, 1).optional();
+const id = text(MOST_CHARACTERS, 1).refine(isTraceId, 'must consist of letters, digits, . _ : and -').optional();
+const name = text(MOST_CHARACTERS, 1)
+  .refine(isSpanName, 'must be one line of text without control characters')
+  .optional();
 
 const entry = z.strictObject({
   request: z.strictObject({
@@ -43,7 +47,7 @@ const entry = z.strictObject({
     response_time: z.int().min(0).max(DAY_MS).optional().describe('Milliseconds.'),
   }),
   metadata: z
-    .object({ trace_id: name, span_id: name, span_name: name, parent_span_id: name })
+    .object({ trace_id: id, span_id: id, span_name: name, parent_span_id: id })
     .catchall(text(MOST_CHARACTERS))
     .superRefine((value, context) => {
       const keys = Object.keys(value).filter((key) => !NAMES.has(key));
