@@ -9,6 +9,7 @@ import { Components, shareParameters } from './openapi-components.ts';
 const document = buildOpenApi(ACTIONS, '1.2.3', dataPlanePaths()) as {
   paths: Record<string, Record<string, JsonObject>>;
   components: Record<string, JsonObject>;
+  tags: JsonObject[];
 };
 const operations = Object.values(document.paths).flatMap((item) => Object.values(item));
 
@@ -25,6 +26,12 @@ const at = (ref: string) =>
     .reduce<JsonValue | undefined>((value, name) => (isObject(value) ? value[name] : undefined), document as never);
 
 describe('the OpenAPI document', () => {
+  it('says of every tag what its operations are about', () => {
+    const { tags } = document;
+    expect(tags.length).toBeGreaterThan(20);
+    expect(tags.filter(({ description }) => typeof description !== 'string')).toEqual([]);
+  });
+
   it('has nothing of the calls that only the console makes; their document has all of them', () => {
     expect(Object.keys(document.paths).filter((path) => path.startsWith('/console'))).toEqual([]);
     const served = CONSOLE_ROUTES.filter(([, path]) => path.startsWith('/console/api/'));

@@ -117,7 +117,7 @@ export function buildOpenApi(actions: readonly AnyAction[], version: string, ext
     for (const [index, alias] of (row.aliases ?? []).entries()) add(alias, `${row.id}.alias${index + 1}`);
   }
   const parameters = shareParameters(paths);
-  const tags = [...new Set(Object.values(paths).flatMap(tagsOf))].sort().map((name) => ({ name }));
+  const tags = [...new Set(Object.values(paths).flatMap(tagsOf))].sort().map((name) => ({ name, ...tagText(name) }));
   return {
     openapi: '3.1.0',
     info: { title: 'Sluice', version, description: DESCRIPTION, license: { name: 'Apache-2.0' } },
@@ -328,4 +328,35 @@ function tidy(value: JsonValue | undefined, io: 'input' | 'output'): JsonValue {
 /** Names of properties are the document's, not keywords of JSON Schema. */
 function tidyAll(properties: JsonObject, io: 'input' | 'output'): JsonObject {
   return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, tidy(schema, io)]));
+}
+
+/** What the operations of each tag are about. */
+const TAG_TEXTS: Readonly<Record<string, string>> = {
+  'API keys': 'Keys of organisations, workspaces and users: their scopes, limits and rotation.',
+  Analytics: 'Figures over stored requests: graphs, groups and what other models would have cost.',
+  'Audit logs': 'Who changed what, and when.',
+  Batches: 'Many requests in one file, answered later.',
+  Configs: 'Saved routing of requests: targets, fallbacks, retries, the cache and guardrails.',
+  Deployments: 'Gateways that are registered with an organisation.',
+  Feedback: 'What users and guardrails thought of answers.',
+  Files: 'Files for batches and fine-tuning.',
+  'Fine-tuning': 'Jobs that train a model on a file.',
+  Guardrails: 'Checks of requests and answers, and what a failed one does.',
+  Inference: 'Requests to models, in the formats of OpenAI and Anthropic.',
+  Integrations: 'Provider accounts with their credentials, models and workspaces.',
+  Logs: 'Records of requests, and how each was decided.',
+  Operator: 'The whole installation: its health and its organisations. These calls take the operator key.',
+  Organisation: 'Settings and defaults of the organisation.',
+  Policies: 'Rate limits and budgets for groups of requests.',
+  Providers: 'Provider accounts as one workspace uses them: the `slug` of `@slug/model`.',
+  Users: 'People of the organisation, their roles and invites.',
+  Utilities: 'Small checks for clients.',
+  'Virtual keys': 'The older form of a provider with its credential. New workspaces use integrations and providers.',
+  'Workspace exclusions': 'Workspaces that default guardrails leave out.',
+  Workspaces: 'Workspaces and their members.',
+};
+
+function tagText(name: JsonValue): JsonObject {
+  const description = TAG_TEXTS[String(name)];
+  return description === undefined ? {} : { description };
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { pathOnly } from '../kernel/path-only.ts';
 import { headerText } from '../kernel/text.ts';
-import { isSpanName, isTraceId } from '../kernel/trace-names.ts';
+import { isSpanName, isTraceId } from '../kernel/trace-context.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 
 /** The clocks that a request is timed by. */

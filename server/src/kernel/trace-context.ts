@@ -1,6 +1,6 @@
 /**
  * Ids of traces and spans as W3C Trace Context and OpenTelemetry have them: 32 and 16 lower-case hexadecimal digits, not all
- * zeros. Callers may name a trace as they like; the same name gives the same id everywhere.
+ * zeros. Callers may name a trace otherwise; the same name gives the same id everywhere.
  */
 import { createHash } from 'node:crypto';
 
@@ -43,3 +43,14 @@ const plainOf = (text: string): string => text.replaceAll('-', '').toLowerCase()
 
 const hashed = (text: string, digits: number): string =>
   createHash('sha256').update(text).digest('hex').slice(0, digits);
+
+/** A name of a trace or span that is safe wherever it is shown: in headers, logs, pages and spreadsheets. */
+const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
+/** A line of text, without what changes how other text is shown. */
+const SPAN_NAME = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]{1,128}$/u;
+
+/** Whether a text may name a trace or a span. */
+export const isTraceId = (text: string): boolean => TRACE_ID.test(text);
+
+/** Whether a text may be the name of a span. */
+export const isSpanName = (text: string): boolean => SPAN_NAME.test(text);

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonObject, type JsonValue } from '../../kernel/json.ts';
-import { isSpanName, isTraceId } from '../../kernel/trace-names.ts';
+import { isSpanName, isTraceId } from '../../kernel/trace-context.ts';
 import { readAnyUsage } from '../../operations/shapes/any-usage.ts';
 import type { CustomLog, CustomLogs } from '../../telemetry/custom-log.ts';
 import { text } from '../body-fields.ts';
