@@ -4,7 +4,7 @@ import type { BodyBudget } from '../http/body-budget.ts';
 import { returnBuffer } from '../http/buffer-pool.ts';
 import { readBody } from '../http/read-body.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { type Problem, SluiceError } from '../kernel/errors.ts';
+import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../kernel/json.ts';
 import { beginsList, type ItemRange, itemsOfList, NoListError } from '../kernel/json-list.ts';
 import { JsonScanError, scanJson } from '../kernel/json-scan.ts';
@@ -28,7 +28,7 @@ export interface EntriesReader {
 
 /**
  * What is kept of each entry: of a list a list, of one object that one; null without a body. Throws `validation` for what is no
- * JSON, and names each entry that is too large; `too_large` for the body as a whole.
+ * JSON, and names each such entry, and each that is too large; `too_large` for the body as a whole.
  */
 export async function readEntries(
   request: IncomingMessage,
@@ -52,20 +52,24 @@ export async function readEntries(
 
 function* reading(body: Buffer, entries: Entries): Steps<JsonObject | readonly JsonValue[]> {
   if (!beginsList(body)) {
-    if (body.length > entries.bytes) throw tooLarge([{ path: '', message: largest(entries) }]);
-    return entries.keep(parsed(body, 0));
+    const problem = problemOf(body, 0, entries);
+    if (problem !== null) throw refused([{ path: '', message: problem }]);
+    return entries.keep(parsed(body));
   }
   const items = yield* found(body, entries.most);
   if (items.length > entries.most) {
     throw new SluiceError('validation', `The body must have at most ${entries.most} entries.`);
   }
-  const large = items.flatMap(({ start, end }, at) => (end - start > entries.bytes ? [at] : []));
-  if (large.length > 0) throw tooLarge(large.map((at) => ({ path: `[${at}]`, message: largest(entries) })));
   const kept: JsonValue[] = [];
-  for (const { start, end } of items) {
-    kept.push(entries.keep(parsed(body.subarray(start, end), start)));
+  const faults: Issue[] = [];
+  for (const [at, { start, end }] of items.entries()) {
+    const item = body.subarray(start, end);
+    const problem = problemOf(item, start, entries);
+    if (problem !== null) faults.push({ path: `[${at}]`, message: problem });
+    else if (faults.length === 0) kept.push(entries.keep(parsed(item)));
     yield;
   }
+  if (faults.length > 0) throw refused(faults);
   return kept;
 }
 
@@ -78,29 +82,30 @@ function* found(body: Buffer, most: number): Steps<ItemRange[]> {
   }
 }
 
-/** @param start where the object begins in the body */
-function parsed(body: Buffer, start: number): JsonObject {
+/** What is wrong with the bytes of an entry, which begin at `start` of the body; null when it may be parsed. */
+function problemOf(entry: Buffer, start: number, { bytes }: Entries): string | null {
+  if (entry.length > bytes) return `must have at most ${bytes} bytes`;
   try {
-    scanJson(body, []);
+    scanJson(entry, []);
+    return null;
   } catch (error) {
     if (!(error instanceof JsonScanError)) throw error;
-    throw new SluiceError(
-      'validation',
-      `${error.message.replace(/[0-9]+\)$/, `${Math.min(error.offset, body.length) + start})`)}.`,
-    );
+    const offset = Math.min(error.offset, entry.length) + start;
+    return error.message.replace(/^The body/, 'The entry').replace(/[0-9]+\)$/, `${offset})`);
   }
-  return JSON.parse(body.toString('utf8')) as JsonObject;
 }
 
-const largest = ({ bytes }: Entries) => `must have at most ${bytes} bytes`;
+const parsed = (entry: Buffer): JsonObject => JSON.parse(entry.toString('utf8')) as JsonObject;
 
-function tooLarge(issues: readonly Issue[]): SluiceError {
+function refused(issues: readonly Issue[]): SluiceError {
   const [first, ...more] = issues;
-  const problems: Problem[] = problemsOf(issues.slice(0, MOST_PROBLEMS));
   const path = first?.path ?? '';
   return new SluiceError(
     'validation',
     sentenceOf(path === '' ? 'The entry' : path, first?.message ?? '') + furtherIssues(more),
-    { param: path === '' ? null : path, ...(more.length === 0 ? {} : { problems }) },
+    {
+      param: path === '' ? null : path,
+      ...(more.length === 0 ? {} : { problems: problemsOf(issues.slice(0, MOST_PROBLEMS)) }),
+    },
   );
 }

@@ -165,7 +165,22 @@ describe('a request that was sent elsewhere', () => {
   });
 });
 
+const keys = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, n]));
+
 describe('entries that are refused', () => {
+  it('because they are no JSON, or too large, are all named, too', async () => {
+    const good = JSON.stringify(entry());
+    const large = JSON.stringify(entry({ request: { body: 'x'.repeat(1_048_577) } }));
+    const answer = await fetch(`${server.url}/v1/logs`, {
+      method: 'POST',
+      headers: { 'x-gateway-api-key': server.first.workspace_api_key, 'content-type': 'application/json' },
+      body: `[${good},{"a":1,"a":2},${good},${large},{"a":nothing}]`,
+    });
+    const { errors } = (await answer.json()) as { errors: { param: string; message: string }[] };
+    expect([answer.status, errors.map(({ param }) => param)]).toEqual([400, ['[1]', '[3]', '[4]']]);
+    expect(errors[2]?.message).toMatch(/^\[4\].* byte [0-9]{7}\)\.$/);
+  });
+
   it('are all named by their place, and none of the list is recorded', async () => {
     const metadata = { trace_id: 'refused' };
     const { status, body } = await insert([
@@ -201,6 +216,7 @@ describe('entries that are refused', () => {
     ['a key that is too long', () => entry({ metadata: { ['k'.repeat(129)]: 'v' } }), 'metadata'],
     ['a value that is no text', () => [entry(), entry({ metadata: { n: 1 } })], '[1].metadata.n'],
     ['a text that cannot be stored', () => [entry(), entry({ metadata: { n: 'a\u0000' } })], '[1].metadata.n'],
+    ['an entry with too many keys', () => [entry(), entry({ request: { body: keys(20_001) } })], '[1]'],
     ['an entry above 1 MB', () => [entry(), entry({ request: { body: 'x'.repeat(1_048_577) } })], '[1]'],
     ['a single entry above 1 MB', () => entry({ request: { body: 'x'.repeat(1_048_577) } }), null],
   ])('%s', async (_title, make, param) => {

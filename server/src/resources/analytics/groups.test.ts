@@ -108,6 +108,20 @@ describe('requests in groups', () => {
     });
   });
 
+  it('by two keys of the metadata show the values of both', async () => {
+    keep({ metadata: { team: 'red', stage: 'live' } }, { metadata: { team: 'red', stage: 'test' } }, {});
+    const { data } = await list('analytics/groups/metadata/team', { and: 'metadata.stage' });
+    expect(data.map((item: Record<string, unknown>) => [item.metadata_value, item.and_metadata_value])).toEqual([
+      ['red', 'live'],
+      ['red', 'test'],
+    ]);
+    const values = await list('analytics/metadata/team', { and: 'metadata.stage' });
+    expect(values.data.map((item: Record<string, unknown>) => [item.value, item.metadata_value])).toEqual([
+      ['red', 'live'],
+      ['red', 'test'],
+    ]);
+  });
+
   it('by any property have the columns that are asked for', async () => {
     keep(
       { latency_us: 100_000 },

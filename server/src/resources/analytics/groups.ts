@@ -46,6 +46,9 @@ import { optionalRangeFields, rangeOf } from './range.ts';
 const MOST_GROUPS = 1_000;
 const DEFAULT_GROUPS = 50;
 const METADATA = 'metadata.';
+const VALUE = 'metadata_value';
+/** Where both properties are keys of the metadata. */
+const SECOND_VALUE = 'and_metadata_value';
 
 const dimensionNames = Object.keys(DIMENSIONS) as [DimensionName, ...DimensionName[]];
 
@@ -101,7 +104,10 @@ const dimensionFields: z.ZodRawShape = {
     }),
   ),
   workspace_slug: text.optional(),
-  metadata_value: text.optional(),
+  [VALUE]: text.optional(),
+  [SECOND_VALUE]: text
+    .optional()
+    .describe('Of the key in `and`, where the first property is a key of the metadata, too.'),
   value: text.optional(),
 };
 
@@ -305,7 +311,8 @@ function partsOf(list: List, params: unknown, query: GroupQuery): Part[] {
       : { dimension: list.by === 'groupBy' ? (groupBy ?? 'model') : list.by };
   if (query.and === undefined) return [first];
   const key = query.and.startsWith(METADATA) ? query.and.slice(METADATA.length) : null;
-  return [first, key === null ? { dimension: query.and as DimensionName } : { metadata: key, field: 'metadata_value' }];
+  if (key === null) return [first, { dimension: query.and as DimensionName }];
+  return [first, { metadata: key, field: 'field' in first && first.field === VALUE ? SECOND_VALUE : VALUE }];
 }
 
 function keysOf(list: List, params: unknown, query: GroupQuery, { sight }: Reach): LogGroupKey[] {

@@ -212,6 +212,7 @@ describe('a request', () => {
         virtual_key: 'openai-prod',
         source: 'gateway',
         config: 'pc-a',
+        last_used_option_index: 0,
         workspace_slug: admin.a.workspace_slug,
         'metadata.key': ['team'],
         'metadata.value': ['red'],

@@ -76,6 +76,7 @@ const metrics = z.object({
   config: text,
   config_version_id: text,
   internal_trace_id: text,
+  last_used_option_index: int.describe('Place of the target among those of its config; absent without several.'),
   workspace_slug: z.string().nullable().optional(),
   'metadata.key': z.array(z.string()).optional(),
   'metadata.value': z.array(z.string()).optional(),
@@ -206,6 +207,12 @@ type Shown = Omit<z.input<typeof response>, 'bodies'>;
 const MICROS_PER_CENT = 10_000;
 const SOURCES: Readonly<Record<string, string>> = { llm: 'gateway', custom: 'proxy' };
 
+/** The first index of a path such as `config.targets[1]`. */
+function indexOf(option: string | null): number | undefined {
+  const index = /\[([0-9]+)\]/.exec(option ?? '')?.[1];
+  return index === undefined ? undefined : Number(index);
+}
+
 function shownOf(row: LogRow, sight: Sight, names: Names, organisation: string, publicUrl: string): Shown {
   const texts = (name: string) => columns.text(row, name) ?? undefined;
   const ints = (name: string) => columns.number(row, name) ?? undefined;
@@ -276,6 +283,7 @@ function shownOf(row: LogRow, sight: Sight, names: Names, organisation: string, 
       config: texts('config_slug'),
       config_version_id: texts('config_version'),
       internal_trace_id: String(row.id),
+      last_used_option_index: indexOf(columns.text(row, 'option')),
       workspace_slug: workspace === null ? null : (names.workspace.get(workspace)?.slug ?? null),
       ...(metadata === null
         ? {}
