@@ -1,8 +1,10 @@
 /** Work beside requests: what falls due, what one node does for all, and what leaves for webhooks and mail addresses. */
 import { purgeIdempotencyKeys } from '../admin/idempotency.ts';
 import { systemTenant } from '../auth/tenant.ts';
+import type { Config } from '../config.ts';
 import { webhookPoster } from '../http/post-webhook.ts';
 import { startAlertDeliveries } from '../jobs/alerts/deliver.ts';
+import { forgetBodies } from '../jobs/body-retention.ts';
 import { startKeyRotation } from '../jobs/key-rotation.ts';
 import { startLeader } from '../jobs/leader.ts';
 import { forget, forgetOld } from '../jobs/retention.ts';
@@ -73,9 +75,14 @@ function startDueWork({ lifecycle }: Common, { training, runLine }: Parts, sched
   scheduler.start();
 }
 
+/** Bodies are kept no longer than records. */
+function daysOf({ bodiesDays, logDays }: Config): number {
+  return logDays === 0 ? bodiesDays : Math.min(bodiesDays, logDays);
+}
+
 /** The clean-up that one node does for all. */
 function startCleanUp({ config, clock, log, lifecycle }: Common, { stores, training }: Parts): void {
-  const { tables, logs, vault: macs, node } = stores;
+  const { tables, logs, blobs, vault: macs, node } = stores;
   const { logDays, auditDays } = config;
   const lead = (what: string, name: string, everyMs: number, work: (signal: AbortSignal) => Promise<void>) =>
     lifecycle.own(what, startLeader({ tables, clock, log, node, name, everyMs, lead: work }));
@@ -89,6 +96,9 @@ function startCleanUp({ config, clock, log, lifecycle }: Common, { stores, train
     await forget({ tables, signal });
     await purgeOwners(tables);
   });
+  lead('kept bodies', 'kept-bodies', FORGET_OLD_MS, (signal) =>
+    forgetBodies({ tables, blobs, days: daysOf(config), signal }),
+  );
   if (logDays === 0 && auditDays === 0) return;
   lead('old records', 'old-records', FORGET_OLD_MS, (signal) =>
     forgetOld({ tables, log, logs, macs, logDays, auditDays, signal }),

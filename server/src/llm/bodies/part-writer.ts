@@ -7,6 +7,19 @@ import { Base64Omitter } from '../../telemetry/bodies/omit-base64.ts';
 /** Bytes that are looked at and written at once: of streams, and of what is at hand as a whole. */
 const PIECE_BYTES = 8 * 1024;
 const STAR = 0x2a;
+/** Memory for pieces, used again: a fresh one for each body is more work than the rest. */
+const SPARE_BYTES = PIECE_BYTES + 1024;
+const MOST_SPARE = 64;
+const spare: Buffer[] = [];
+
+function memoryOf(bytes: number): Buffer {
+  if (bytes > SPARE_BYTES) return Buffer.allocUnsafeSlow(bytes);
+  return (spare.pop() ?? Buffer.allocUnsafeSlow(SPARE_BYTES)).subarray(0, bytes);
+}
+
+function giveBack({ buffer }: Buffer): void {
+  if (buffer.byteLength === SPARE_BYTES && spare.length < MOST_SPARE) spare.push(Buffer.from(buffer));
+}
 
 export interface PartPlan {
   readonly requestId: string;
@@ -73,7 +86,7 @@ export class PartWriter {
       this.#hash.update(bytes);
       return;
     }
-    this.#staged ??= Buffer.allocUnsafeSlow(PIECE_BYTES + this.#overlap);
+    this.#staged ??= memoryOf(PIECE_BYTES + this.#overlap);
     for (let at = 0; at < bytes.length; ) {
       const copied = bytes.copy(this.#staged, this.#used, at);
       this.#used += copied;
@@ -90,6 +103,7 @@ export class PartWriter {
     }
     if (this.#used > 0) this.#pass(0);
     if (!this.#truncated) this.#omitter.end();
+    if (this.#staged !== null) giveBack(this.#staged);
     this.#staged = null;
   }
 
