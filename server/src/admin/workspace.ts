@@ -4,7 +4,7 @@ import { intersect, roleScopes } from '../auth/scopes.ts';
 import { securityOf } from '../auth/security-settings.ts';
 import { tenantOf } from '../auth/tenant.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { findWorkspace } from '../resources/common.ts';
+import { findWorkspace, workspaceMissing } from '../resources/common.ts';
 import { isUuid } from '../resources/fields.ts';
 import { notFound } from '../resources/look-up.ts';
 import type { Action, RouteAuth } from '../resources/resource.ts';
@@ -71,7 +71,7 @@ export async function resolveWorkspace(
       const why = member
         ? 'as a member of the organisation you have rights in workspaces only'
         : 'your credential is not bound to a workspace';
-      throw new SluiceError('validation', `workspace_id is required: ${why}.`, { param: 'workspace_id' });
+      throw workspaceMissing(why);
     }
     return { workspaceId: null, scopes };
   }

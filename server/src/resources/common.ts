@@ -52,9 +52,16 @@ export function unknownReference(param: string, what: string): SluiceError {
 export function requireWorkspace(call: Call): string {
   const { workspaceId } = call.tenant;
   if (workspaceId !== null) return workspaceId;
-  throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
-    param: 'workspace_id',
-  });
+  throw workspaceMissing('your credential is not bound to a workspace');
+}
+
+/** 400 for a request that has to name its workspace, and what to send. */
+export function workspaceMissing(why: string): SluiceError {
+  return new SluiceError(
+    'validation',
+    `workspace_id is required: ${why}. Send the id or slug in the query or the body; GET /v1/admin/workspaces lists them.`,
+    { param: 'workspace_id' },
+  );
 }
 
 /** The active workspace with this id or slug, within the organisation. */

@@ -306,6 +306,7 @@ describe('principal × route', () => {
     const outside = await admin.call('GET', '/v1/configs', { key: token });
     expect([outside.status, outside.body.error.param]).toEqual([400, 'workspace_id']);
     expect(outside.body.error.message).toContain('you have rights in workspaces only');
+    expect(outside.body.error.message).toContain('in the query or the body; GET /v1/admin/workspaces lists them');
     const mine = await admin.call('GET', `/v1/configs?workspace_id=${admin.a.workspace_slug}`, { key: token });
     expect(mine.status, mine.text).toBe(200);
     const names = ['ws-invented', admin.b.workspace_id, admin.b.workspace_slug, ID];

@@ -73,7 +73,8 @@ it('a deleted key is refused by every worker', async () => {
 
 it('every worker keeps a journal, and SIGTERM ends all of them with every record stored', async () => {
   const { workspace_api_key, organisation_id, workspace_id } = await readFirstRun(dataDir);
-  expect((await readdir(join(dataDir, 'spool'))).sort()).toEqual(['journal', 'journal-2']);
+  const journals = (await readdir(join(dataDir, 'spool'))).filter((name) => name.startsWith('journal'));
+  expect(journals.sort()).toEqual(['journal', 'journal-2']);
   const traces = Array.from({ length: 40 }, (_, i) => `w-${i}`);
   await Promise.all(
     traces.map(async (trace) => {

@@ -4,7 +4,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import { usageLimitOf } from '../body-fields.ts';
-import { actorId } from '../common.ts';
+import { actorId, workspaceMissing } from '../common.ts';
 import { action, type Call } from '../resource.ts';
 import { boundsNew, checkMayAdd, liftBounds, mayLoosen } from './bounds.ts';
 import { policyColumns } from './rotation.ts';
@@ -53,9 +53,7 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
   const type: KeyRow['type'] = params.type === 'organisation' ? 'organisation-service' : `workspace-${params.subType}`;
   const { workspaceId } = tenant;
   if (params.type === 'workspace' && workspaceId === null) {
-    throw new SluiceError('validation', 'workspace_id is required: your credential is not bound to a workspace.', {
-      param: 'workspace_id',
-    });
+    throw workspaceMissing('your credential is not bound to a workspace');
   }
   if (params.type === 'organisation' && workspaceId !== null) {
     throw new SluiceError(
