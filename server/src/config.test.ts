@@ -306,6 +306,20 @@ describe('OTEL_EXPORTER_OTLP_ENDPOINT', () => {
     ['OTEL_EXPORTER_OTLP_HEADERS', 'no value'],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'x=%0d%0aset-cookie'],
   ])('%s=%s stops the start', (name, value) => {
-    expect(() => otlp({ [name]: value })).toThrow(new RegExp(`^${name} is`));
+    expect(() => otlp({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318', [name]: value })).toThrow(
+      new RegExp(`^${name} is`),
+    );
+  });
+
+  it('is what makes the other variables count: those that other programs share stop nothing without it', () => {
+    const shared = {
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+      OTEL_TRACES_SAMPLER: 'xray',
+      OTEL_TRACES_EXPORTER: 'console',
+    };
+    expect(otlp(shared)).toBeNull();
+    const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4317' };
+    expect(() => otlp({ ...shared, ...endpoint })).toThrow('not grpc');
+    expect(otlp({ ...shared, ...endpoint, OTEL_SDK_DISABLED: 'true' })).toBeNull();
   });
 });

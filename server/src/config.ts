@@ -134,6 +134,16 @@ function withSender(
   return null;
 }
 
+const COLLECTORS = [
+  'OTEL_EXPORTER_OTLP_ENDPOINT',
+  'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+  'OTEL_EXPORTER_OTLP_METRICS_ENDPOINT',
+] as const;
+
+function wantsTelemetry(texts: (name: Name) => Given): boolean {
+  return texts('OTEL_SDK_DISABLED').text !== 'true' && COLLECTORS.some((name) => texts(name).text !== null);
+}
+
 /** The collector of the `OTEL_…` settings; null where no address is set. */
 function otlpOf(get: <N extends Name>(name: N) => Parsed<N> | null): OtlpConfig | null {
   const base = get('OTEL_EXPORTER_OTLP_ENDPOINT');
@@ -301,7 +311,10 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
   const problems: string[] = [];
   const wrong: Note = (problem) => void problems.push(problem);
   const texts = readTexts(args, env, cwd, wrong);
-  const parsed = new Map((Object.keys(VARIABLES) as Name[]).map((name) => [name, parseText(name, texts(name), wrong)]));
+  const telemetry = wantsTelemetry(texts);
+  // Others read those variables, too: without a collector for us, a value that only they know stops nothing.
+  const read = (name: Name) => (name.startsWith('OTEL_') && !telemetry ? null : parseText(name, texts(name), wrong));
+  const parsed = new Map((Object.keys(VARIABLES) as Name[]).map((name) => [name, read(name)]));
   const get = <N extends Name>(name: N) => (parsed.get(name) ?? null) as Parsed<N> | null;
   const blobs = readBlobs(get('SLUICE_BLOBS_URL'), env, wrong);
   const smtp = withSender(

@@ -312,6 +312,7 @@ export const VARIABLES = {
     allowed: 'an http or https URL without credentials, such as http://localhost:4318/v1/metrics',
     parse: collectorUrl,
   }),
+  OTEL_SDK_DISABLED: variable({ fallback: 'false', allowed: 'true or false', parse: oneOf('true', 'false') }),
   OTEL_TRACES_EXPORTER: variable({ fallback: 'otlp', allowed: 'otlp or none', parse: oneOf('otlp', 'none') }),
   OTEL_METRICS_EXPORTER: variable({ fallback: 'otlp', allowed: 'otlp or none', parse: oneOf('otlp', 'none') }),
   OTEL_METRIC_EXPORT_INTERVAL: variable({
