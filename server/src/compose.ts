@@ -4,7 +4,6 @@
  */
 import { readFile } from 'node:fs/promises';
 import { isConsoleBuilt } from './admin/console-dist.ts';
-import { systemTenant } from './auth/tenant.ts';
 import { openAdmin } from './compose/admin.ts';
 import type { Common, WorkerRole } from './compose/common.ts';
 import { type GivenServices, openGateway } from './compose/data-plane.ts';
@@ -34,7 +33,6 @@ import { registerModelPrices } from './llm/model-prices.ts';
 import { smtpMailer } from './mail/smtp.ts';
 import { createPricer } from './pricing/pricer.ts';
 import { PROVIDERS } from './providers/catalog.ts';
-import type { StoredLog } from './store/ports.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
 import { Metrics } from './telemetry/metrics/metrics.ts';
 import { datasetShares } from './training/datasets/thread.ts';
@@ -49,12 +47,8 @@ export interface Running extends Stop {
   readonly firstRun: FirstRun | null;
   /** Whether it serves a console: the role is `admin`, and it is built. */
   readonly console: boolean;
-  /** Stored records of a workspace, newest first, once all that were written before have arrived in the store. */
-  records(organisationId: string, workspaceId: string): Promise<StoredLog[]>;
   /** The keeper of this machine's records. */
   readonly logs: KeeperClient;
-  /** Stored records of all tenants, in the same sense. */
-  recordCount(): Promise<number>;
   /** Everything that is bounded for all organisations together, and what each of them has of it. */
   readonly shares: readonly FairShares[];
 }
@@ -109,7 +103,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const { config, log, notes, clock, lifecycle, worker } = common;
   const { roles } = config;
   const stores = await openStores(common);
-  const { tables, logs, node } = stores;
+  const { tables, node } = stores;
   const shared = await openShared(common, stores);
   const spools = await openSpools(common, stores);
   const exporter = await openExporter(common);
@@ -162,14 +156,6 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
     shares: [gateway.services.bodies.shares, gateway.services.concurrency, upstream.pools, ...datasetShares],
     console,
     logs: spools.logs.keeper,
-    async records(organisationId, workspaceId) {
-      await spools.shipper.drain();
-      return (await logs.list(systemTenant(organisationId, workspaceId), { limit: 1000 })).rows;
-    },
-    async recordCount() {
-      await spools.shipper.drain();
-      return logs.count();
-    },
     ...stopOf(common, { front, gateway, spools, scheduler }),
   };
 }

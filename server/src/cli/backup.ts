@@ -12,13 +12,15 @@ import { wordsOf } from './words.ts';
 const USAGE = 'usage: npm run sluice -- backup DIRECTORY [settings]';
 /** Longest wait for a database that is just being written, milliseconds. */
 const BUSY_MS = 10_000;
+/** Copies of the control store until one fits the log files beside it. */
+const ATTEMPTS = 5;
 
 /**
  * `backup DIRECTORY`: copies the data of a node to a new directory, beside a running server too: whole, or not at all. Left
  * out are the master key, which must not lie beside what it opens, the keys of the first run, and what is only temporary.
  *
- * The order keeps the copy whole: records first while they wait in the spool, then the stores, which have all that left it
- * meanwhile (a record that is in both is stored once), then the files, which are there before the store names them.
+ * The order keeps the copy whole: records first while they wait in the spool, then the store with the log files that it lists, which
+ * have all that left it meanwhile (a record that is in both counts once), then the files, which are there before the store names them.
  */
 export async function backup(args: readonly string[], output: Output): Promise<void> {
   const { plain, settings } = wordsOf(args, []);
@@ -45,8 +47,8 @@ export async function backup(args: readonly string[], output: Output): Promise<v
   await mkdir(copy, { mode: 0o700 });
   try {
     await copyTree(join(dataDir, 'spool'), join(copy, 'spool'));
-    if (embedded) for (const name of ['control.db', 'logs.db']) copyDatabase(join(dataDir, name), join(copy, name));
-    if (embedded) for (const name of ['control.db', 'logs.db']) await chmod(join(copy, name), 0o600);
+    if (embedded) await copyStores(dataDir, copy);
+    else await copyNew(join(dataDir, 'logs'), join(copy, 'logs'));
     if (blobs === null) await copyTree(join(dataDir, 'blobs'), join(copy, 'blobs'));
     await copyFile(join(dataDir, 'node-id'), join(copy, 'node-id'));
     await rename(copy, place);
@@ -65,6 +67,51 @@ export async function backup(args: readonly string[], output: Output): Promise<v
       ? `The master key is not in it: keep ${masterKeyFile} in another place. No stored credential opens without it.\n`
       : 'The master key is not in it: keep SLUICE_MASTER_KEY in another place. No stored credential opens without it.\n',
   );
+}
+
+/**
+ * The control store, and every log file that it lists. The keeper makes one file of many while they are copied: then the store of
+ * that time is copied again.
+ */
+async function copyStores(dataDir: string, copy: string): Promise<void> {
+  const names = ['control.db'];
+  // Of a version before the log keeper, while its records move into log files.
+  if (await stat(join(dataDir, 'logs.db')).catch(() => null)) names.push('logs.db');
+  for (let attempt = 1; ; attempt++) {
+    await copyNew(join(dataDir, 'logs'), join(copy, 'logs'));
+    for (const name of names) {
+      await rm(join(copy, name), { force: true });
+      copyDatabase(join(dataDir, name), join(copy, name));
+      await chmod(join(copy, name), 0o600);
+    }
+    await copyNew(join(dataDir, 'logs'), join(copy, 'logs'));
+    const there = new Set(await readdir(join(copy, 'logs')));
+    if (listedFiles(join(copy, 'control.db')).every((name) => there.has(name))) return;
+    if (attempt === ATTEMPTS) throw new Error('log files are replaced all the time. Try again later');
+  }
+}
+
+/** Names of the log files that a copy of the control store lists. */
+function listedFiles(path: string): string[] {
+  const database = new DatabaseSync(path, { readOnly: true });
+  try {
+    const known = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'log_files'").get();
+    if (known === undefined) return [];
+    const rows = database.prepare("SELECT id FROM log_files WHERE status = 'live'").all();
+    return rows.map(({ id }) => `${id}.parquet`);
+  } finally {
+    database.close();
+  }
+}
+
+/** Log files, which never change: those that are not copied yet. */
+async function copyNew(from: string, to: string): Promise<void> {
+  await makeDirectory(to, 0o700);
+  const there = new Set(await readdir(to));
+  const names = await readdir(from).catch(() => []);
+  for (const name of names.filter((each) => each.endsWith('.parquet') && !there.has(each))) {
+    await copyIfThere(join(from, name), join(to, name));
+  }
 }
 
 /** Whether a path that need not exist would be below a directory, whatever links lead to either. */
@@ -103,9 +150,12 @@ async function copyTree(from: string, to: string): Promise<void> {
   for (const entry of entries) {
     const [source, copy] = [join(from, entry.name), join(to, entry.name)];
     if (entry.isDirectory()) await copyTree(source, copy);
-    else if (entry.isFile() && !entry.name.startsWith('.tmp-'))
-      await copyFile(source, copy, constants.COPYFILE_FICLONE).catch((error: unknown) => {
-        if (errorCode(error) !== 'ENOENT') throw error;
-      });
+    else if (entry.isFile() && !entry.name.startsWith('.tmp-')) await copyIfThere(source, copy);
   }
+}
+
+async function copyIfThere(source: string, copy: string): Promise<void> {
+  await copyFile(source, copy, constants.COPYFILE_FICLONE).catch((error: unknown) => {
+    if (errorCode(error) !== 'ENOENT') throw error;
+  });
 }

@@ -214,13 +214,8 @@ describe('beside a running server', () => {
     expect([dry.status, await dry.text()]).toEqual([200, expect.stringContaining('openai')]);
     restored.child.kill('SIGINT');
     expect(await restored.ended).toMatchObject({ code: 0 });
-    const { openSqliteLogs } = await import('../store/sqlite/logs.ts');
-    const { silentLog } = await import('../kernel/log.ts');
-    const { systemTenant } = await import('../auth/tenant.ts');
-    const logs = await openSqliteLogs({ file: join(target, 'logs.db'), log: silentLog });
-    const tenant = systemTenant(first.organisation_id, first.workspace_id);
-    const { rows } = await logs.list(tenant, { limit: 1000 });
-    await logs.close();
+    const { keptRecords } = await import('../../test/support/stored-records.ts');
+    const rows = await keptRecords({ dataDir: target }, first.organisation_id, first.workspace_id);
     const traces = rows.map((row) => String(row.trace_id));
     expect(known.filter((trace) => traces.filter((one) => one === trace).length !== 1)).toEqual([]);
   }, 90_000);

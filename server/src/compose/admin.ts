@@ -63,7 +63,7 @@ export async function openAdmin(common: Common, parts: Parts): Promise<void> {
   const { app } = parts.front;
   const mails = openMails(common, parts);
   const { clock, config } = common;
-  const records = storedRecords(parts.spools.logs.keeper, config.logDays, () => clock.now());
+  const records = storedRecords(parts.spools.logs.store, config.logDays, () => clock.now());
   const deps = adminDeps(common, parts, records, mails);
   await registerAdmin(app, deps);
   registerOperator(app, { ...deps, health: parts.health });
@@ -117,7 +117,7 @@ function servicesOf(
     .provide(GATEWAYS, gatewayPings({ fetcher, clock }))
     .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
     .provide(RECORDS, records)
-    .provide(KEPT_LOGS, { store: spools.logs.keeper, days: config.logDays })
+    .provide(KEPT_LOGS, { store: spools.logs.store, days: config.logDays })
     .provide(
       CUSTOM_LOGS,
       createCustomLogs({

@@ -4,6 +4,7 @@ import { LINKS_GO_NOWHERE, linksGoNowhere } from '../cli/links.ts';
 import type { Exporter } from '../exporter/exporter.ts';
 import type { ExporterState } from '../exporter/messages.ts';
 import { type Dependency, type Readiness, readinessOf, registerHealth } from '../http/health.ts';
+import type { KeeperHealth } from '../keeper/keeper-client.ts';
 import { stateOf } from '../store/disk/lazy-journal.ts';
 import type { Common } from './common.ts';
 import type { Gateway } from './data-plane.ts';
@@ -31,7 +32,7 @@ export function openProbes({ config, clock, log, lifecycle, version }: Common, p
   const { redis } = shared;
   const dependencies: Dependency[] = [
     { name: 'store', needed: true, check: () => stores.tables.ping() },
-    { name: 'logs', needed: true, check: () => stores.logs.ping() },
+    { name: 'logs', needed: false, check: async () => isWell(await spools.logs.keeper.health()) },
     { name: 'feed', needed: false, check: () => kept.watch.age() < FEED_MS },
     { name: 'spool', needed: config.unrecorded === 'refuse', check: () => !journal.failing },
     { name: 'usage_spool', needed: false, check: () => !settlements.state.failing },
@@ -48,6 +49,24 @@ export function openProbes({ config, clock, log, lifecycle, version }: Common, p
   return readiness;
 }
 
+const isWell = ({ status }: KeeperHealth) => status === 'resting' || status === 'running';
+
+/** The keeper of this machine's records, with the names of the API. */
+function shownOf({ status, restarts, gaps, state }: KeeperHealth): Readonly<Record<string, unknown>> {
+  const found = { status, restarts, missing_records: gaps };
+  if (state === null) return found;
+  const { tail, files, damagedFiles, damagedLines, rejected, rssMb } = state;
+  return {
+    ...found,
+    records_in_no_file: tail,
+    files,
+    damaged_files: damagedFiles,
+    damaged_lines: damagedLines,
+    rejected_records: rejected,
+    memory_mb: rssMb,
+  };
+}
+
 /** The state of this node for the operator. */
 export function healthReport(
   { config, version }: Common,
@@ -59,15 +78,16 @@ export function healthReport(
 ): HealthReport {
   const { stores, shared, spools, kept, front, gateway, exporter, readiness } = parts;
   const { tables, storeClock } = stores;
-  const { journal, recorder, shipper, settlements } = spools;
+  const { journal, recorder, settlements } = spools;
+  const { keeper, journal: waiting } = spools.logs;
   return async () => {
-    const { ready, dependencies } = await readiness();
+    const [{ ready, dependencies }, logs] = await Promise.all([readiness(), keeper.health().catch(() => null)]);
     const ok = (name: string) => dependencies[name] !== 'away';
     return {
       ready: ready && !front.draining,
       dependencies,
       store: { engine: tables.engine, row_security: tables.rowSecurity, ok: ok('store') },
-      logs: { ok: ok('logs') },
+      logs: { ok: ok('logs'), lag_ms: Math.round(waiting.lag), keeper: logs === null ? null : shownOf(logs) },
       counters: { kind: shared.redis === null ? 'memory' : 'redis', ok: ok('redis') },
       clock: { ahead_of_store_ms: storeClock.skew() },
       feed: { age_ms: Math.round(kept.watch.age()), ok: ok('feed') },
@@ -75,7 +95,6 @@ export function healthReport(
         ...stateOf(journal),
         dropped: journal.dropped + recorder.givenUp,
         when_failing: config.unrecorded,
-        ...shipper.stats,
       },
       usage_spool: settlements.state,
       telemetry: exporter === null ? null : telemetryOf(await exporter.state()),

@@ -82,7 +82,7 @@ function daysOf({ bodiesDays, logDays }: Config): number {
 
 /** The clean-up that one node does for all. */
 function startCleanUp({ config, clock, log, lifecycle }: Common, { stores, training }: Parts): void {
-  const { tables, logs, blobs, vault: macs, node } = stores;
+  const { tables, blobs, vault: macs, node } = stores;
   const { logDays, auditDays } = config;
   const lead = (what: string, name: string, everyMs: number, work: (signal: AbortSignal) => Promise<void>) =>
     lifecycle.own(what, startLeader({ tables, clock, log, node, name, everyMs, lead: work }));
@@ -101,6 +101,6 @@ function startCleanUp({ config, clock, log, lifecycle }: Common, { stores, train
   );
   if (logDays === 0 && auditDays === 0) return;
   lead('old records', 'old-records', FORGET_OLD_MS, (signal) =>
-    forgetOld({ tables, log, logs, macs, logDays, auditDays, signal }),
+    forgetOld({ tables, log, macs, logDays, auditDays, signal }),
   );
 }

@@ -6,7 +6,6 @@ import { adoptJournals } from '../store/disk/adopt.ts';
 import { BodyJournal } from '../store/disk/body-journal.ts';
 import { type Journal, openJournal } from '../store/disk/journal.ts';
 import { type LazyJournal, openLazyJournal } from '../store/disk/lazy-journal.ts';
-import { type Shipper, startShipper } from '../store/disk/shipper.ts';
 import { createRecorder, type Recorder } from '../telemetry/recorder.ts';
 import { segmentKey } from './body-keys.ts';
 import type { Common } from './common.ts';
@@ -22,7 +21,6 @@ const MOST_BODIES = 1 << 30;
 export interface Spools {
   /** Records of requests. */
   readonly journal: Journal;
-  readonly shipper: Shipper;
   readonly logs: Logs;
   readonly recorder: Recorder;
   /** What requests used under usage limits. */
@@ -32,17 +30,15 @@ export interface Spools {
   readonly bodyLog: BodyLog;
 }
 
-/** Opens both journals; the first process also ships those that processes which are no more have left behind. */
+/** Opens both journals; the first process also ships the ledgers that processes which are no more have left behind. */
 export async function openSpools(common: Common, stores: Stores): Promise<Spools> {
   const { config, clock, log, lifecycle, worker, metrics } = common;
-  const { tables, logs, runId, vault } = stores;
+  const { tables, runId, vault } = stores;
   const spool = join(config.dataDir, 'spool');
   await mkdir(spool, { recursive: true, mode: 0o700 });
   const dir = join(spool, numbered('journal', worker.index));
   const journal = lifecycle.own('journal', await openJournal({ dir, clock, log }));
-  const kept = openLogs(common, stores, journal);
-  const mayRemove = (segment: string) => kept.journal.covers(segment);
-  const shipper = lifecycle.own('shipper', startShipper({ dir, journal, sink: logs, clock, log, mayRemove }));
+  const logs = await openLogs(common, stores, journal, dir);
   const sink = settlementSink({ tables, clock });
   const settlements = lifecycle.own(
     'ledger journal',
@@ -66,19 +62,11 @@ export async function openSpools(common: Common, stores: Stores): Promise<Spools
   );
   if (worker.index === 1) {
     const { workers } = config;
-    lifecycle.own(
-      'adopted journals',
-      adoptJournals(spool, /^journal-(\d+)$/, { workers, sink: logs, clock, log, keep: true }),
-    );
-    lifecycle.own(
-      'adopted ledgers',
-      adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink, clock, log, keep: false }),
-    );
+    lifecycle.own('adopted ledgers', adoptJournals(spool, /^ledger-(\d+)$/, { workers, sink, clock, log }));
   }
   return {
     journal,
-    shipper,
-    logs: kept,
+    logs,
     recorder: createRecorder(runId, journal, metrics),
     settlements,
     bodyJournal,

@@ -13,7 +13,7 @@ const SWEEP_MS = 50;
 const CUT_MS = 2_000;
 /** How often that is looked for. */
 const LOOK_MS = 10;
-/** At the end, how long the journals may take to reach the stores. */
+/** At the end, how long the usage may take to reach the store. */
 const SHIP_MS = 5_000;
 
 /** How a process ends: `Running.stop` and `Running.hurry`. */
@@ -32,7 +32,7 @@ interface Parts {
 
 /** Ends requests first, then background work, then the journals, then all that is open. */
 export function stopOf({ clock, lifecycle }: Common, { front, gateway, spools, scheduler }: Parts): Stop {
-  const { journal, shipper, settlements } = spools;
+  const { journal, settlements } = spools;
   const { promise: expired, resolve: expire } = Promise.withResolvers<void>();
   return {
     hurry(ms) {
@@ -51,11 +51,8 @@ export function stopOf({ clock, lifecycle }: Common, { front, gateway, spools, s
       await closed;
       await workEnded;
       await Promise.all([journal.sync(), settlements.sync()]);
-      // The next start ships the lines that are not in the store by then.
-      await Promise.race([
-        Promise.all([shipper.drain(), settlements.drain()]),
-        new Promise<void>((resolve) => clock.after(SHIP_MS, resolve)),
-      ]);
+      // The next start ships the lines that are not in the store by then. Records stay in their journal.
+      await Promise.race([settlements.drain(), new Promise<void>((resolve) => clock.after(SHIP_MS, resolve))]);
       await lifecycle.close();
     },
   };

@@ -1,13 +1,10 @@
-import { join } from 'node:path';
 import { openTables } from '../cli/stored-tables.ts';
-import type { Config } from '../config.ts';
-import type { Log } from '../kernel/log.ts';
 import { sealStored } from '../resources/seal-stored.ts';
 import { type StoreClock, startStoreClock } from '../runtime/store-clock.ts';
 import { openDataDir } from '../store/disk/data-dir.ts';
 import { type EnvelopeVault, hasMasterKey, openVault } from '../store/envelope.ts';
 import { loadKeyring } from '../store/keyring.ts';
-import type { Blobs, LogSink, Tables } from '../store/ports.ts';
+import type { Blobs, Tables } from '../store/ports.ts';
 import { nodeRunId } from '../telemetry/recorder.ts';
 import { openBlobs } from './blobs.ts';
 import type { Common } from './common.ts';
@@ -17,7 +14,6 @@ export interface Stores {
   readonly tables: Tables;
   /** The store's time, on every node the same. */
   readonly storeClock: StoreClock;
-  readonly logs: LogSink;
   readonly blobs: Blobs;
   readonly vault: EnvelopeVault;
   /** Name of this machine's node, the same after a restart. */
@@ -34,8 +30,6 @@ export async function openStores({ config, clock, log, lifecycle, worker }: Comm
   const tables = lifecycle.own('control store', await openTables(config, log));
   await tables.migrate();
   const storeClock = lifecycle.own('store clock', await startStoreClock({ tables, clock, log }));
-  const logs = lifecycle.own('log store', await openLogs(config, log));
-  await logs.migrate();
   const blobs = lifecycle.own('blobs', await openBlobs(config, clock, log));
   const keyring = await loadKeyring({
     ...(config.masterKey === null ? {} : { masterKey: config.masterKey }),
@@ -47,14 +41,5 @@ export async function openStores({ config, clock, log, lifecycle, worker }: Comm
   await sealStored(tables, vault, log);
   const { nodeId } = dataDir;
   const runId = nodeRunId(nodeId, clock, worker.index);
-  return { tables, storeClock, logs, blobs, vault, nodeId, node: `${nodeId}-${worker.index}`, runId };
-}
-
-async function openLogs(config: Config, log: Log): Promise<LogSink> {
-  if (config.databaseUrl === null) {
-    const { openSqliteLogs } = await import('../store/sqlite/logs.ts');
-    return openSqliteLogs({ file: join(config.dataDir, 'logs.db'), log });
-  }
-  const { openPostgresLogs } = await import('../store/postgres/logs.ts');
-  return openPostgresLogs({ url: config.databaseUrl, log });
+  return { tables, storeClock, blobs, vault, nodeId, node: `${nodeId}-${worker.index}`, runId };
 }

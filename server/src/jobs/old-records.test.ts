@@ -1,20 +1,13 @@
-/** Request logs and audit rows past their days, on both engines: what goes, what stays, and what can still be proven. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+/** Feedback, sums of hours and audit rows past their days, on both engines: what goes, what stays, and what can still be proven. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { booksStore, ORGANISATION } from '../../test/support/ledger-node.ts';
-import { migratedDatabase } from '../../test/support/postgres.ts';
 import { TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import { appendAudit, systemEntry } from '../resources/audit-logs/chain.ts';
 import { verifyAudit } from '../resources/audit-logs/verify.ts';
-import { joined, logRecord } from '../store/conformance/logs.ts';
 import { tenantRows } from '../store/conformance/rows.ts';
 import { type Keyring, loadKeyring } from '../store/keyring.ts';
-import type { LogSink, Tables } from '../store/ports.ts';
-import { openPostgresLogs } from '../store/postgres/logs.ts';
-import { openSqliteLogs } from '../store/sqlite/logs.ts';
+import type { Tables } from '../store/ports.ts';
 import { forgetOld } from './retention.ts';
 
 const DAY = 86_400_000;
@@ -22,10 +15,8 @@ const of = { organisation_id: ORGANISATION } as const;
 const deed = { organisationId: ORGANISATION, workspaceId: null, action: 'update', resource: 'configs' } as const;
 
 describe.each(['sqlite', 'postgres'] as const)('old records on %s', (engine) => {
-  const dir = mkdtempSync(join(tmpdir(), 'sluice-old-'));
   let clock: TestClock;
   let tables: Tables;
-  let logs: LogSink;
   let macs: Keyring;
 
   beforeAll(async () => {
@@ -33,16 +24,9 @@ describe.each(['sqlite', 'postgres'] as const)('old records on %s', (engine) => 
     macs = await loadKeyring({ masterKey, masterKeyFile: '/nowhere', create: false });
     clock = new TestClock(Date.UTC(2026, 10, 22));
     tables = await booksStore(engine, clock);
-    logs =
-      engine === 'sqlite'
-        ? await openSqliteLogs({ file: join(dir, 'logs.db'), log: silentLog })
-        : await openPostgresLogs({ url: await migratedDatabase(), log: silentLog });
-    await logs.migrate();
   });
   afterAll(async () => {
     await tables.close();
-    await logs.close();
-    rmSync(dir, { recursive: true, force: true });
   });
 
   const write = (count: number) =>
@@ -52,8 +36,7 @@ describe.each(['sqlite', 'postgres'] as const)('old records on %s', (engine) => 
         await appendAudit(tx, macs, entry);
       }
     });
-  const keep = (auditDays: number, logDays = 0) =>
-    forgetOld({ tables, logs, macs, log: silentLog, auditDays, logDays });
+  const keep = (auditDays: number, logDays = 0) => forgetOld({ tables, macs, log: silentLog, auditDays, logDays });
   const places = async () =>
     (await tables.systemRead((tx) => tx.list('audit_log', { where: of, orderBy: [['seq', 'asc']] }))).map(
       ({ seq }) => seq,
@@ -147,19 +130,24 @@ describe.each(['sqlite', 'postgres'] as const)('old records on %s', (engine) => 
     expect((await verified()).finding).toMatchObject({ kind: 'altered', seq: 455 });
   });
 
-  it('request logs go after their days, of every organisation and of none', async () => {
-    const now = clock.now();
-    const record = (seq: number, days: number, organisation_id: string | null) =>
-      `${JSON.stringify(logRecord(seq, { id: `id-${seq}`, time: now - days * DAY, organisation_id }))}`;
-    const old = Array.from({ length: 1_200 }, (_, i) => record(i, 8, 'org-a'));
-    const young = [record(2_000, 6, 'org-a'), record(2_001, 6, 'org-b'), record(2_002, 6, null)];
-    const more = [record(3_000, 8, 'org-b'), record(3_001, 8, null)];
-    await logs.insert('j', joined(...old, ...young, ...more), { segment: '1', offset: 1 });
-    await keep(0, 0);
-    expect(await logs.count()).toBe(1_205);
-    await keep(0, 7);
-    expect(await logs.count()).toBe(3);
-    await keep(0, 5);
-    expect(await logs.count()).toBe(0);
+  it('sums of hours go after 400 days, or with the records where those stay longer', async () => {
+    const hour = (days: number) => Math.floor((clock.now() - days * DAY) / 3_600_000);
+    const sums = { requests: 1, errors: 0, refused: 0, unpriced: 0, cost_micros: 5, saved_micros: 0 };
+    const rest = { tokens_in: 1, tokens_out: 1, latency_sum_us: 9, organisation_id: 'o', workspace_id: 'w' };
+    await tables.systemWrite(async (tx) => {
+      for (let i = 0; i < 520; i++) {
+        await tx.insert('log_hours', {
+          ...sums,
+          ...rest,
+          hour: i < 510 ? hour(401) - i : hour(399) + i,
+          source: 'llm',
+        });
+      }
+    });
+    const count = () => tables.systemRead((tx) => tx.count('log_hours'));
+    await keep(0, 500);
+    expect(await count()).toBe(520);
+    await keep(0, 30);
+    expect(await count()).toBe(10);
   });
 });

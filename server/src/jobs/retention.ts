@@ -3,7 +3,7 @@
 import type { Log } from '../kernel/log.ts';
 import { bucketQueue } from '../limits/ledger/usage-reservation.ts';
 import { forgetAudit } from '../resources/audit-logs/retention.ts';
-import type { LogSink, Tables } from '../store/ports.ts';
+import type { Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { Macs } from '../store/vault.ts';
 
@@ -12,6 +12,8 @@ const PAGE = 500;
 /** Twice as long as a node may be away before it takes everything anew (`runtime/watch.ts`). */
 const KEEP_CHANGES_MS = 24 * 3_600_000;
 const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const HOUR_DAYS = 400;
 const KEEP_COUNTERS_MS = 7 * DAY_MS;
 
 export interface RetentionOptions {
@@ -21,7 +23,6 @@ export interface RetentionOptions {
 
 export interface OldOptions {
   readonly tables: Tables;
-  readonly logs: LogSink;
   /** Proves audit rows before they go, and signs where the log begins after. */
   readonly macs: Macs;
   readonly log: Log;
@@ -31,12 +32,12 @@ export interface OldOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Removes request logs, feedback and audit rows that are older than the settings keep them. */
+/** Removes feedback, sums of hours and audit rows that are older than the settings keep them. Each node removes its own log files. */
 export async function forgetOld(options: OldOptions): Promise<void> {
-  const { tables, logs, log, logDays, auditDays, signal } = options;
+  const { tables, log, logDays, auditDays, signal } = options;
   const now = await tables.now();
   if (logDays > 0) {
-    await forgetLogs(logs, now - logDays * DAY_MS, signal);
+    await forgetHours(tables, now - Math.max(logDays, HOUR_DAYS) * DAY_MS, signal);
     await forgetFeedback(tables, now - logDays * DAY_MS, signal);
   }
   if (auditDays === 0) return;
@@ -57,14 +58,22 @@ export async function forgetOld(options: OldOptions): Promise<void> {
   }
 }
 
-async function forgetLogs(logs: LogSink, before: number, signal: AbortSignal | undefined): Promise<void> {
-  // Records without an organisation are of requests that nobody could be named for.
-  let of: string | null = null;
-  do {
-    let removed = PAGE;
-    while (removed === PAGE && signal?.aborted !== true) removed = await logs.forget(of, before, PAGE);
-    of = await logs.organisationAfter(of ?? '');
-  } while (of !== null && signal?.aborted !== true);
+/** Sums of hours stay longer than records: they name no caller, and a year is compared with the one before. */
+async function forgetHours(tables: Tables, before: number, signal: AbortSignal | undefined): Promise<void> {
+  const hour = Math.floor(before / HOUR_MS);
+  for (let removed = PAGE; removed === PAGE && signal?.aborted !== true; ) {
+    removed = await tables.systemWrite(async (tx) => {
+      const oldest = await tx.list('log_hours', {
+        where: { hour: { lt: hour } },
+        orderBy: [['hour', 'asc']],
+        limit: PAGE,
+      });
+      for (const { organisation_id, workspace_id, hour, source } of oldest) {
+        await tx.remove('log_hours', { organisation_id, workspace_id, hour, source });
+      }
+      return oldest.length;
+    });
+  }
 }
 
 /** Feedback is kept as long as the records of requests. */

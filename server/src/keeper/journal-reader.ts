@@ -1,12 +1,12 @@
 /** Reads the segments of a journal that another process writes: whole lines only, each checked against its checksum. */
-import { type FileHandle, open, readdir, readFile, stat, truncate, unlink } from 'node:fs/promises';
+import { type FileHandle, open, readdir, readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../store/disk/files.ts';
 import { copyRecord } from '../store/disk/journal-line.ts';
 import type { LogPosition } from './catalog.ts';
 
 /** The journal of records of an older version (`import.ts`): no process writes it. */
-const IMPORTED = 'journal-imported';
+export const IMPORTED = 'journal-imported';
 
 /** The journal of one process. */
 export interface FoundJournal {
@@ -77,7 +77,10 @@ export class JournalReader {
     const names = await segmentsOf(this.dir);
     for (const name of names) if (name < segment) await unlink(join(this.dir, name)).catch(unlessGone);
     const last = join(this.dir, segment);
-    if (names.at(-1) === segment && (await stat(last)).size <= offset) await truncate(last);
+    if (names.at(-1) !== segment || (await stat(last)).size > offset) return;
+    // Not emptied in place: what still sends it to a collector has a second name for it.
+    await writeFile(`${last}.unfinished`, '', { mode: 0o600 });
+    await rename(`${last}.unfinished`, last);
   }
 
   async #read(name: string, from: number): Promise<JournalChunk | null> {

@@ -21,6 +21,8 @@ export interface KeeperHealth {
   readonly status: LogKeeperStatus;
   /** How often it died since the start. */
   readonly restarts: number;
+  /** Records that are missing between those it has read, since the start. */
+  readonly gaps: number;
   /** Of its process; null unless it runs and answers. */
   readonly state: (KeeperState & { readonly rssMb: number }) | null;
 }

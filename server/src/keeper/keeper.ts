@@ -24,6 +24,8 @@ export interface KeeperOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly newId: () => string;
+  /** So many records are missing between those that were read. */
+  readonly onGap: (records: number) => void;
   /** Processes that write journals now. Others are of processes that are no more: the keeper lets go of their segments. */
   readonly workers: number;
   readonly flushRecords?: number;
@@ -73,6 +75,8 @@ export class Keeper {
   #reading: Promise<void> | null = null;
   #completeTo = 0;
   #damagedLines = 0;
+  /** The last number of each process's sequence that is in files. */
+  readonly #sequences = new Map<string, number>();
   #rejected = 0;
 
   private constructor(options: Required<KeeperOptions>, connection: Connection, tail: LogTail) {
@@ -197,6 +201,19 @@ export class Keeper {
     this.#connection.closeSync();
   }
 
+  /** Numbers of a process's sequence that are in no record, of what has been written since the start. */
+  async #countGaps(tail: LogTail): Promise<void> {
+    for (const { node, first, last, records } of await tail.sequences()) {
+      const before = this.#sequences.get(node);
+      const missing = last - first + 1 - records + (before === undefined ? 0 : first - before - 1);
+      if (missing > 0) {
+        this.#options.onGap(missing);
+        this.#options.log.error('records of requests are missing', { node, missing, before: first });
+      }
+      if (last > 1) this.#sequences.set(node, last);
+    }
+  }
+
   /** Only one thing at a time changes files or tables. */
   #serial<T>(work: () => Promise<T>): Promise<T> {
     const next = this.#work.then(work, work);
@@ -258,6 +275,7 @@ export class Keeper {
       }
       const hours = await tail.hours();
       await this.#options.catalog.commit({ ...NO_CHANGE, add, moved, hours });
+      await this.#countGaps(tail);
       this.#files = [...this.#files, ...add];
       this.#leaving = null;
     } catch (error) {

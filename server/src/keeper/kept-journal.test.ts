@@ -1,50 +1,72 @@
-import { expect, it } from 'vitest';
-import { TestClock } from '../kernel/clock.ts';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { systemClock, TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
+import { openJournal } from '../store/disk/journal.ts';
 import type { JournalPosition } from '../store/ports.ts';
 import { KeptJournal } from './kept-journal.ts';
 
-function start(segments: { name: string; size: number; live: boolean }[]) {
+async function start(dir?: string) {
+  const made = dir ?? (await mkdtemp(join(tmpdir(), 'sluice-kept-')));
+  onTestFinished(() => rm(made, { recursive: true, force: true }));
+  const journal = await openJournal({ dir: made, clock: systemClock, log: silentLog, segmentBytes: 10_000 });
   const clock = new TestClock();
   const state = { woken: 0, asked: 0, kept: null as JournalPosition | null };
-  const journal = { name: 'j', segments: () => segments };
   const keptTo = async () => {
     state.asked++;
     return state.kept;
   };
   const wake = () => void state.woken++;
-  return { clock, state, under: new KeptJournal({ journal, keptTo, wake, clock, log: silentLog }) };
+  const under = new KeptJournal({ journal, dir: made, keptTo, wake, clock, log: silentLog });
+  const write = (bytes: number) =>
+    new Promise<void>((resolve) => journal.append(JSON.stringify({ a: 'x'.repeat(bytes) }), resolve));
+  const segments = async () => (await readdir(made)).filter((name) => name.endsWith('.journal')).sort();
+  return { dir: made, journal, clock, state, under, write, segments };
 }
 
 it('a journal in which nothing waits wakes no keeper and asks for nothing', async () => {
-  const { clock, state } = start([{ name: '1', size: 0, live: true }]);
+  const { clock, state, journal } = await start();
   await clock.advance(600_000);
   expect([state.woken, state.asked]).toEqual([0, 0]);
+  await journal.close();
 });
 
-it('the keeper is woken when records wait for half a minute, or at once when there are many', async () => {
-  const few = start([{ name: '1', size: 900, live: true }]);
+it('the keeper is woken when records have waited for half a minute, or soon when there are many', async () => {
+  const few = await start();
+  await few.write(100);
   await few.clock.advance(30_000);
-  expect(few.state.woken).toBe(0);
+  expect([few.state.woken, few.under.lag]).toEqual([0, 25_000]);
   await few.clock.advance(10_000);
   expect(few.state.woken).toBeGreaterThan(0);
-  const many = start([{ name: '1', size: 5 << 20, live: true }]);
+  const many = await start();
+  await many.write(5 << 20);
   await many.clock.advance(5_000);
   expect(many.state.woken).toBe(1);
+  await Promise.all([few.journal.close(), many.journal.close()]);
 });
 
-it('a segment may go when all of it is in files, and not while it is written to', async () => {
-  const { clock, state, under } = start([
-    { name: '1', size: 10, live: false },
-    { name: '2', size: 20, live: false },
-    { name: '3', size: 5, live: true },
-  ]);
-  const may = () => ['1', '2', '3'].filter((name) => under.covers(name));
-  expect(may()).toEqual([]);
-  state.kept = { segment: '2', offset: 8 };
-  await clock.advance(5_000);
-  expect([may(), under.bytes]).toEqual([['1'], 17]);
-  state.kept = { segment: '3', offset: 5 };
-  await clock.advance(5_000);
-  expect([may(), under.bytes]).toEqual([['1', '2'], 0]);
+it('a segment goes once all of it is in files and it is not written to any more, after a restart too', async () => {
+  const first = await start();
+  for (let i = 0; i < 3; i++) await first.write(9_000);
+  const [one = '', two = '', three = ''] = await first.segments();
+  first.state.kept = { segment: two, offset: 8 };
+  const wait = async (clock: TestClock) => {
+    await clock.advance(5_000);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  };
+  await wait(first.clock);
+  expect(await first.segments()).toEqual([two, three]);
+  first.state.kept = { segment: three, offset: 20_000 };
+  await wait(first.clock);
+  expect([await first.segments(), first.journal.depth(), first.under.lag]).toEqual([[three], 0, 0]);
+  await first.journal.close();
+  const second = await start(first.dir);
+  expect(await second.segments()).toHaveLength(2);
+  second.state.kept = first.state.kept;
+  await wait(second.clock);
+  expect([(await second.segments()).length, second.journal.depth()]).toEqual([1, 0]);
+  expect(one).not.toBe('');
+  await second.journal.close();
 });

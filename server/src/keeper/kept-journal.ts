@@ -3,9 +3,12 @@
  * everything in them is in log files. It reads that from the list of files, so that it holds for every worker and after every
  * restart.
  */
+import { unlink } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
+import { errorCode } from '../store/disk/files.ts';
 import type { JournalPosition } from '../store/ports.ts';
 
 /** Between two looks. */
@@ -21,22 +24,30 @@ interface Segment {
   readonly live: boolean;
 }
 
+/** What is used of a journal (`store/disk/journal.ts`). */
+export interface WrittenJournal {
+  readonly name: string;
+  segments(): readonly Segment[];
+  /** Bytes that are in no file, as far as is known. */
+  depth(): number;
+  shippedTo(position: JournalPosition): void;
+  release(segment: string): void;
+}
+
 export interface KeptJournalOptions {
-  /** A journal of `store/disk/journal.ts`. */
-  readonly journal: { readonly name: string; segments(): readonly Segment[] };
+  readonly journal: WrittenJournal;
+  /** Its directory. */
+  readonly dir: string;
   /** How far a journal is in files; null: not at all. */
   readonly keptTo: (journal: string) => Promise<JournalPosition | null>;
   /** There are records for the keeper. */
   readonly wake: () => void;
   readonly clock: Clock;
   readonly log: Log;
-  /** How long records wait before the keeper is woken, milliseconds. */
-  readonly waitMs?: number;
 }
 
 export class KeptJournal implements Closable {
   readonly #options: KeptJournalOptions;
-  #kept: JournalPosition | null = null;
   #waitingSince: number | null = null;
   #cancel: () => void = () => undefined;
   #looking: Promise<void> = Promise.resolve();
@@ -47,15 +58,9 @@ export class KeptJournal implements Closable {
     this.#schedule();
   }
 
-  /** Bytes that are in no file, as far as is known. */
-  get bytes(): number {
-    return bytesBehind(this.#options.journal.segments(), this.#kept);
-  }
-
-  /** Whether everything in a segment that is not written to any more is in files. */
-  covers(segment: string): boolean {
-    const found = this.#options.journal.segments().find(({ name }) => name === segment);
-    return found === undefined || (!found.live && bytesBehind([found], this.#kept) === 0);
+  /** Milliseconds for which records wait, and none of them came into files. */
+  get lag(): number {
+    return this.#waitingSince === null ? 0 : this.#options.clock.monotonic() - this.#waitingSince;
   }
 
   async close(): Promise<void> {
@@ -73,29 +78,34 @@ export class KeptJournal implements Closable {
   }
 
   async #look(): Promise<void> {
-    const { journal, keptTo, wake, clock, log, waitMs = WAIT_MS } = this.#options;
-    if (this.bytes > 0) {
-      try {
-        this.#kept = await keptTo(journal.name);
-      } catch (error) {
-        // The keeper writes there as well: there is nothing to wake it for.
-        return log.debug('how far the journal is in files could not be read', { error });
-      }
+    const { journal, wake, clock, log } = this.#options;
+    const before = journal.depth();
+    try {
+      if (before > 0 || journal.segments().length > 1) await this.#letGo();
+    } catch (error) {
+      log.debug('how far the journal is in log files could not be found out', { error });
     }
-    const { bytes } = this;
-    if (bytes === 0) {
-      this.#waitingSince = null;
-      return;
+    const bytes = journal.depth();
+    if (bytes === 0) this.#waitingSince = null;
+    else if (this.#waitingSince === null || bytes < before) this.#waitingSince = clock.monotonic();
+    if (bytes >= MANY_BYTES || (bytes > 0 && this.lag >= WAIT_MS)) wake();
+  }
+
+  async #letGo(): Promise<void> {
+    const { journal, dir, keptTo } = this.#options;
+    const kept = await keptTo(journal.name);
+    if (kept !== null) journal.shippedTo(kept);
+    for (const { name, size, live } of journal.segments()) {
+      if (live || (size > 0 && !isBefore(name, size, kept))) continue;
+      journal.release(name);
+      await unlink(join(dir, name)).catch((error: unknown) => {
+        if (errorCode(error) !== 'ENOENT') throw error;
+      });
     }
-    this.#waitingSince ??= clock.monotonic();
-    if (bytes >= MANY_BYTES || clock.monotonic() - this.#waitingSince >= waitMs) wake();
   }
 }
 
-/** Bytes of segments that come after a place. */
-function bytesBehind(segments: readonly Segment[], position: JournalPosition | null): number {
-  return segments.reduce((sum, { name, size }) => {
-    if (position === null || name > position.segment) return sum + size;
-    return name === position.segment ? sum + Math.max(0, size - position.offset) : sum;
-  }, 0);
+/** Whether all of a segment is before a place. */
+function isBefore(name: string, size: number, place: JournalPosition | null): boolean {
+  return place !== null && (name < place.segment || (name === place.segment && size <= place.offset));
 }

@@ -19,6 +19,8 @@ export interface LogKeeperOptions extends KeeperSettings {
   readonly bodies: BodyStore;
   readonly clock: Clock;
   readonly log: Log;
+  /** Why its engine cannot load on this machine; null: it is there, as far as is known. */
+  readonly missing?: string | null;
 }
 
 const PROGRAM = fileURLToPath(new URL('./process.ts', import.meta.url));
@@ -32,6 +34,7 @@ export class LogKeeper extends KeeperClient implements Closable {
   #running: { readonly child: ChildProcess; readonly channel: Channel; readonly ready: Promise<void> } | null = null;
   #status: LogKeeperStatus = 'resting';
   #restarts = 0;
+  #gaps = 0;
   #failures = 0;
   #retryAt = 0;
   #cancelRestart: (() => void) | null = null;
@@ -40,6 +43,7 @@ export class LogKeeper extends KeeperClient implements Closable {
   constructor(options: LogKeeperOptions) {
     super();
     this.#options = options;
+    if (options.missing) this.#isMissing(options.missing);
   }
 
   get status(): LogKeeperStatus {
@@ -49,6 +53,11 @@ export class LogKeeper extends KeeperClient implements Closable {
   /** How often it died since the start. */
   get restarts(): number {
     return this.#restarts;
+  }
+
+  /** Records that it missed in the sequences of the processes, since the start. */
+  get gaps(): number {
+    return this.#gaps;
   }
 
   /** Process id; null while it rests. */
@@ -65,7 +74,7 @@ export class LogKeeper extends KeeperClient implements Closable {
   async health(): Promise<KeeperHealth> {
     const running = this.#running !== null && this.#status === 'running';
     const state = running ? await this.ask('state').catch(() => null) : null;
-    return { status: this.#status, restarts: this.#restarts, state: state as KeeperHealth['state'] };
+    return { status: this.#status, restarts: this.#restarts, gaps: this.#gaps, state: state as KeeperHealth['state'] };
   }
 
   async close(): Promise<void> {
@@ -93,7 +102,7 @@ export class LogKeeper extends KeeperClient implements Closable {
   }
 
   #start(): void {
-    const { catalog, bodies, log, clock: _, ...settings } = this.#options;
+    const { catalog, bodies, log, clock: _, missing: __, ...settings } = this.#options;
     const child = fork(PROGRAM, [JSON.stringify(settings)], {
       env: {},
       execArgv: [],
@@ -108,6 +117,9 @@ export class LogKeeper extends KeeperClient implements Closable {
         ...bodyAnswers(bodies),
         load: () => catalog.load(),
         commit: (change: Parameters<LogCatalog['commit']>[0]) => catalog.commit(change),
+        gap: (records: number) => {
+          this.#gaps += records;
+        },
         log: (level: keyof Log, message: string, fields: object) => {
           if (LEVELS.includes(level)) log[level](message, { ...fields, part: 'log keeper' });
         },
@@ -125,10 +137,7 @@ export class LogKeeper extends KeeperClient implements Closable {
         tell?.resolve();
         return;
       }
-      this.#status = 'missing';
-      log.warn('logs cannot be asked on this machine because their engine does not load, records stay in the journal', {
-        why: message.why,
-      });
+      this.#isMissing(message.why);
     });
     const ended = (code: number | null): void => {
       if (this.#running?.child !== child) return;
@@ -154,6 +163,14 @@ export class LogKeeper extends KeeperClient implements Closable {
   #unhold(child: ChildProcess): void {
     child.unref();
     child.channel?.unref();
+  }
+
+  #isMissing(why: string): void {
+    this.#status = 'missing';
+    this.#options.log.warn(
+      'logs cannot be asked on this machine because their engine does not load, records stay in the journal',
+      { why },
+    );
   }
 
   #rested(): void {

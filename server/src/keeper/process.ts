@@ -79,6 +79,7 @@ async function main(): Promise<void> {
     clock,
     log,
     newId: () => uuidv7(clock),
+    onGap: (records) => void channel.call('gap', records).catch(() => undefined),
     catalog: {
       load: () => channel.call('load') as Promise<LogCatalogState>,
       commit: async (change) => void (await channel.call('commit', change)),

@@ -87,6 +87,13 @@ export class LogTail {
     return (await rowsOf(this.#connection, { sql, values: [] })) as unknown as LogHour[];
   }
 
+  /** The first and the last number of each process's sequence, and how many there are. */
+  async sequences(): Promise<{ node: string; first: number; last: number; records: number }[]> {
+    const sql = `SELECT "node", min("seq") AS first, max("seq") AS last, count(*) AS records FROM ${this.name} GROUP BY 1`;
+    const rows = await rowsOf(this.#connection, { sql, values: [] });
+    return rows as unknown as { node: string; first: number; last: number; records: number }[];
+  }
+
   async drop(): Promise<void> {
     await this.#connection.run(`DROP TABLE ${this.name}`);
   }

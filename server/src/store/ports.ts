@@ -269,54 +269,6 @@ export interface JournalPosition {
   readonly offset: number;
 }
 
-/** Request logs. The journal stands before it: records arrive in batches, at least once, and are stored once. */
-export interface LogSink extends Closable {
-  migrate(): Promise<void>;
-  /**
-   * Stores the lines (UTF-8: the JSON texts of `telemetry/record.ts` LogRecords, each ended by a line feed) and the
-   * reader's position in one transaction. Records already stored (same node and seq) are skipped. Bytes, not strings:
-   * thousands of texts waiting for a commit would live long enough to be moved into V8's old generation.
-   */
-  insert(journal: string, lines: Buffer, position: JournalPosition): Promise<void>;
-  position(journal: string): Promise<JournalPosition | null>;
-  /**
-   * Makes what was inserted survive a power cut; false when that is not possible right now. Journal segments are removed
-   * after it. A store whose commit already means that leaves it out.
-   */
-  settle?(): Promise<boolean>;
-  find(tenant: TenantContext, id: string): Promise<StoredLog | null>;
-  list(tenant: TenantContext, query: LogQuery): Promise<{ total: number; rows: StoredLog[] }>;
-  /**
-   * A page of records, oldest first; those of one millisecond in a fixed order. The next page begins after the last
-   * record of this one, so a walk costs the same at its end as at its beginning.
-   */
-  walk(tenant: TenantContext, query: LogWalk): Promise<StoredLog[]>;
-  /** Removes the oldest records of an organisation from before a time, at most `limit`; answers how many. Null: of none. */
-  forget(organisationId: string | null, before: number, limit: number): Promise<number>;
-  /** The first organisation behind this one, by id, that has records; null when there is none. `''` is before all. */
-  organisationAfter(organisationId: string): Promise<string | null>;
-  /** Over all tenants, for tests and the operator: number of stored records. */
-  count(): Promise<number>;
-  ping(): Promise<void>;
-}
-
-export interface LogQuery {
-  readonly from?: number;
-  readonly to?: number;
-  readonly limit: number;
-  readonly offset?: number;
-  readonly traceId?: string;
-}
-
-export interface LogWalk {
-  /** Milliseconds since the epoch: from (included), to (excluded). */
-  readonly from: number;
-  readonly to: number;
-  /** The last record that was read; null for the first page. */
-  readonly after: Pick<StoredLog, 'time' | 'node' | 'seq'> | null;
-  readonly limit: number;
-}
-
 /** A record as it was written by `telemetry/record.ts`, parsed. */
 export type StoredLog = Record<string, unknown> & { id: string; node: string; seq: number; time: number };
 
@@ -336,4 +288,26 @@ export interface StoredRecords {
   ofTrace(tenant: TenantContext, traceId: string, since: number, limit: number): Promise<StoredLog[]>;
   /** A page of records, oldest first; those of one millisecond by their ids. It has what limits go by, and no more. */
   walk(tenant: TenantContext, walk: RecordWalk): Promise<StoredLog[]>;
+  /** Whether all records of a range of time can be read here. */
+  isWhole(tenant: TenantContext, from: number, to: number): Promise<boolean>;
+}
+
+/** A record's place in its node's sequence; no two have the same. */
+export type RecordKey = readonly [node: string, seq: number];
+
+export interface OldRecord {
+  readonly key: RecordKey;
+  /** The record's text, one line of JSON. */
+  readonly line: string;
+}
+
+/** Records as versions before the log keeper kept them: rows of a database, from which they move into log files once. */
+export interface OldLogs extends Closable {
+  /** How far a journal was stored; null: not at all. */
+  position(journal: string): Promise<JournalPosition | null>;
+  /** Some records in a fixed order, those behind a key; from the first one on for null. */
+  read(behind: RecordKey | null, limit: number): Promise<OldRecord[]>;
+  remove(keys: readonly RecordKey[]): Promise<void>;
+  /** There are none any more. */
+  end(): Promise<void>;
 }

@@ -65,7 +65,7 @@ const audit = { created_at: time(), last_updated_at: time() };
 
 /**
  * The control tables as data: one entry per column says how it is stored on both engines and which TypeScript type the
- * rest of the code sees. The migrations create these tables; a test compares the two. Log tables live behind `LogSink`.
+ * rest of the code sees. The migrations create these tables; a test compares the two. Records of requests are in log files.
  *
  * Stored forms: `text` TEXT; `int` and `time` (milliseconds since the epoch) BIGINT within 2^53; `bool` 0 or 1;
  * `json` TEXT; `sealed` TEXT holding an envelope (`store/vault.ts`), never plain.

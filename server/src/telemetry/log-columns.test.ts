@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { logRecord } from '../store/conformance/logs.ts';
+import { logRecord } from '../../test/support/log-record.ts';
 import { LOG_COLUMNS, logColumn, METADATA_COLUMNS, recordOfRow, rowOf } from './log-columns.ts';
 import type { LogRecord } from './record.ts';
 

@@ -6,7 +6,7 @@ import type { GuardrailFacts } from './guardrail-facts.ts';
 
 /**
  * The record of one data-plane request: exactly one per request, also for refused, aborted and failed ones. Written to
- * the journal as one line of JSON before the answer completes, then stored by a `LogSink`. Never holds bodies or
+ * the journal as one line of JSON before the answer completes, then kept by the log keeper. Never holds bodies or
  * secrets. Times are milliseconds since the epoch, and money integer micro-dollars.
  *
  * Durations that end in `_us` are integer microseconds. Those that end in `_ms` were there first: milliseconds with three decimals,

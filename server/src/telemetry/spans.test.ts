@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { logRecord } from '../store/conformance/logs.ts';
+import { logRecord } from '../../test/support/log-record.ts';
 import { ATTRIBUTES, type ConventionsVersion } from './conventions/conventions.ts';
 import type { GuardrailFacts } from './guardrail-facts.ts';
 import type { AttemptRecord, LogRecord } from './record.ts';

@@ -30,6 +30,11 @@ export function storedRecords(store: LogStore, days: number, now: () => number):
       const { rows } = await store.page(selection, { columns: ALL, order: 'newest', limit, behind: null });
       return rows.map(recordOfRow);
     },
+    async isWhole(tenant, from, to) {
+      const selection = { scope: scopeOf(tenant), from, to, where: [] };
+      const { incomplete } = await store.page(selection, { columns: ['id'], order: 'newest', limit: 1, behind: null });
+      return incomplete.length === 0;
+    },
     async walk(tenant, { from, to, after, limit }) {
       const selection = { scope: scopeOf(tenant), from, to: Math.min(to, FOREVER), where: [] };
       const behind = after === null ? null : { time: after.time, id: after.id };

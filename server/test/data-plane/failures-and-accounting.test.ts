@@ -180,7 +180,7 @@ describe('failures', () => {
 describe('accounting', () => {
   it('every request leaves exactly one record, whatever became of it', async () => {
     upstream.answer = (_request, response) => sendJson(response, 200, ANSWER);
-    const before = await server.running.recordCount();
+    const before = await server.recordCount();
     await (await server.call('/chat/completions', chat(), viaStored())).text();
     await (await server.call('/chat/completions', '{', viaStored())).text();
     await (await server.call('/chat/completions', chat(), { 'x-gateway-api-key': 'bad' })).text();
@@ -188,7 +188,7 @@ describe('accounting', () => {
     await (
       await fetch(`${server.url}/v1/models`, { headers: { 'x-gateway-api-key': server.first.workspace_api_key } })
     ).text();
-    expect(await server.running.recordCount()).toBe(before + 5);
+    expect(await server.recordCount()).toBe(before + 5);
   });
 
   it('a record tells ids, provider, model asked and answered, tokens, price, cost, bytes and times', async () => {

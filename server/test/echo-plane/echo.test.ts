@@ -1,10 +1,9 @@
 /** A kind of traffic that knows nothing of models has callers, limits, guardrails, budgets, records and a drain. */
 import { readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { startServer, type TestServer } from '../support/server.ts';
+import { journalRecords } from '../support/stored-records.ts';
 import { echoPlane } from './echo.ts';
 
 let server: TestServer;
@@ -181,10 +180,7 @@ it('a server that stops waits for an echo that is still being made; its answer a
   release();
   expect(await (await answer).json()).toEqual({ text: 'late' });
   await stopping;
-  const logs = new DatabaseSync(join(own.dataDir, 'logs.db'));
-  const records = logs.prepare('SELECT record FROM logs').all();
-  logs.close();
-  expect(records.map(({ record }) => JSON.parse(String(record)))).toMatchObject([{ source: 'echo', status: 200 }]);
+  expect(await journalRecords(own.dataDir)).toMatchObject([{ source: 'echo', status: 200 }]);
 });
 
 it('a caller that leaves ends its echo, which leaves a record all the same', async () => {

@@ -140,25 +140,6 @@ export const LAWS: readonly Law[] = [
     },
   },
   {
-    name: 'request log by its id',
-    law: 'constant',
-    run: (store) => store.logs.find(tenantOf(store), 'log-7'),
-  },
-  {
-    name: 'first page of request logs',
-    law: 'constant',
-    run: (store) => store.logs.list(tenantOf(store), { limit: 10 }),
-  },
-  {
-    name: 'deep page of request logs',
-    law: 'constant',
-    run: async (store) => {
-      const after = { time: store.middle, node: 'n', seq: 1 };
-      const found = await store.logs.walk(tenantOf(store), { from: 0, to: 2 ** 50, after, limit: 10 });
-      if (found.length !== 10) throw new Error(`${found.length} records on a page of ten`);
-    },
-  },
-  {
     name: 'a file is added',
     law: 'constant',
     run: (store) =>
@@ -205,8 +186,8 @@ export const LAWS: readonly Law[] = [
     name: 'sweep of old logs and audit',
     law: 'linear',
     why: 'asks every organisation, now and then on one node',
-    run: ({ admin: { tables }, logs }) =>
-      forgetOld({ tables, logs, macs: plainVault, log: silentLog, logDays: 10_000, auditDays: 10_000 }),
+    run: ({ admin: { tables } }) =>
+      forgetOld({ tables, macs: plainVault, log: silentLog, logDays: 10_000, auditDays: 10_000 }),
   },
   { name: 'sweep of idempotency keys', law: 'constant', run: ({ admin: { tables } }) => purgeIdempotencyKeys(tables) },
   { name: 'sweep of answer vectors', law: 'constant', run: ({ admin: { tables } }) => purgeVectors(tables) },

@@ -15,9 +15,8 @@ export interface Meter {
 
 /** Statements that make a row: they cost what the number of rows says. */
 const ADDS = /^insert/i;
-const OF_LOGS = /\b(from|into) logs\b/i;
 
-/** A copy of the store's files inside SQLite's own WebAssembly build, which tells the steps of a statement. */
+/** A copy of the store's file inside SQLite's own WebAssembly build, which tells the steps of a statement. */
 export async function openSqliteMeter(store: Store): Promise<Meter> {
   const { capi, wasm, oo1, version } = await sqlite();
   if (version.libVersion !== process.versions.sqlite) {
@@ -26,20 +25,17 @@ export async function openSqliteMeter(store: Store): Promise<Meter> {
   const open = (file: Buffer) => {
     // Not in write-ahead mode, which needs a file.
     file.fill(1, 18, 20);
-    const db = new oo1.DB(':memory:');
+    const made = new oo1.DB(':memory:');
     const at = wasm.alloc(file.length);
     wasm.heap8u().set(file, Number(at));
     const flags = capi.SQLITE_DESERIALIZE_FREEONCLOSE | capi.SQLITE_DESERIALIZE_RESIZEABLE;
-    db.checkRc(capi.sqlite3_deserialize(db.pointer ?? 0, 'main', at, file.length, file.length, flags));
-    return db;
+    made.checkRc(capi.sqlite3_deserialize(made.pointer ?? 0, 'main', at, file.length, file.length, flags));
+    return made;
   };
-  const files = store.files();
-  const control = open(files.control);
-  const logs = open(files.logs);
+  const db = open(store.file());
   return {
     cost: async ({ sql, parameters }) => {
       if (ADDS.test(sql)) return 1;
-      const db = OF_LOGS.test(sql) ? logs : control;
       db.exec('BEGIN');
       const statement = db.prepare(sql);
       try {
@@ -52,8 +48,7 @@ export async function openSqliteMeter(store: Store): Promise<Meter> {
       }
     },
     close: async () => {
-      control.close();
-      logs.close();
+      db.close();
     },
   };
 }

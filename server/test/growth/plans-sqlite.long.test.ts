@@ -1,14 +1,14 @@
 /** What SQLite visits for each statement of the product. It has no statistics, so that an empty database tells all. */
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it } from 'vitest';
-import { LOG_MIGRATIONS, MIGRATIONS } from '../../src/store/migrations/index.ts';
+import { MIGRATIONS } from '../../src/store/migrations/index.ts';
 import { TYPES } from '../../src/store/migrations/migration.ts';
 import { EXCUSES, excused, SMALL, shapeOf, WAITING } from './excuses.ts';
 import { type Statement, statementsOf } from './statements.ts';
 
 function database(): DatabaseSync {
   const db = new DatabaseSync(':memory:');
-  for (const migration of [...MIGRATIONS, ...LOG_MIGRATIONS]) {
+  for (const migration of MIGRATIONS) {
     for (const statement of migration.statements(TYPES.sqlite)) db.exec(statement);
   }
   return db;

@@ -15,7 +15,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { sweepBuckets } from '../../src/limits/ledger/sweep.ts';
 import { purgeVectors } from '../../src/llm/cache/semantic-cache.ts';
-import { LOG_MIGRATIONS, MIGRATIONS } from '../../src/store/migrations/index.ts';
+import { MIGRATIONS } from '../../src/store/migrations/index.ts';
 import { TYPES } from '../../src/store/migrations/migration.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
 import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
@@ -35,9 +35,7 @@ export interface Statement extends Sent {
 
 /** What migrations send is sent once. */
 const ONCE = new Set(
-  [...MIGRATIONS, ...LOG_MIGRATIONS].flatMap((migration) =>
-    Object.values(TYPES).flatMap((types) => migration.statements(types)),
-  ),
+  MIGRATIONS.flatMap((migration) => Object.values(TYPES).flatMap((types) => migration.statements(types))),
 );
 const WORK = /^(select|update|delete|insert|with)\b(?!.*_migrations)/i;
 

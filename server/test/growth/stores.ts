@@ -13,11 +13,8 @@ import {
   userRow,
   workspaceRow,
 } from '../../src/store/conformance/rows.ts';
-import type { LogSink } from '../../src/store/ports.ts';
-import { openPostgresLogs } from '../../src/store/postgres/logs.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { SCHEMA, type TableName } from '../../src/store/schema.ts';
-import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
 import { type AdminHarness, startAdmin } from '../support/admin.ts';
 import { usagePolicyRow } from '../support/policies.ts';
@@ -62,17 +59,14 @@ export interface Store {
   readonly engine: 'sqlite' | 'postgres';
   readonly size: Size;
   readonly admin: AdminHarness;
-  readonly logs: LogSink;
   /** Of the policy that has very many values. */
   readonly policyId: string;
   readonly batchId: string;
   /** A public id of a key. */
   readonly secretId: string;
   readonly configSlug: string;
-  /** Time of the log in the middle. */
-  readonly middle: number;
-  /** Contents of the database files, on SQLite. */
-  readonly files: () => { readonly control: Buffer; readonly logs: Buffer };
+  /** Contents of the database file, on SQLite. */
+  readonly file: () => Buffer;
   /** Of the database, on PostgreSQL. */
   readonly url: string;
   close(): Promise<void>;
@@ -96,15 +90,13 @@ function fill(table: string, row: object, count: number, own: Readonly<Record<st
 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count}) SELECT ${expressions.join(', ')} FROM n`;
 }
 
-interface Fills {
-  readonly control: readonly string[];
-  readonly logs: readonly string[];
-}
-
 const uuid = (of: number, i: string) => `'0000000${of}-0000-4000-8000-1' || (10000000000 + ${i})`;
 
 /** The statements that make a store large. `first` is the organisation that is looked at, with its workspace. */
-function fillsOf(size: Size, first: { readonly organisation_id: string; readonly workspace_id: string }): Fills {
+function fillsOf(
+  size: Size,
+  first: { readonly organisation_id: string; readonly workspace_id: string },
+): readonly string[] {
   const { organisations, workspaces, keys, policies, users, things } = size;
   const control: string[] = [];
   for (let o = 1; o <= organisations; o++) {
@@ -181,16 +173,7 @@ function fillsOf(size: Size, first: { readonly organisation_id: string; readonly
       expires_at: String(now + 86_400_000),
     }),
   );
-  const record = { organisation_id: org, workspace_id: ws, node: 'n' };
-  const text = JSON.stringify({ ...record, id: '#id', time: 0, seq: 0 });
-  const own = { record: `replace(replace('${text}', '#id', 'log-' || i), '"seq":0', '"seq":' || i)` };
-  const logs = fill('logs', { ...record, seq: 0, id: '', time: 0, trace_id: null, record: '' }, things, {
-    ...own,
-    seq: 'i',
-    id: "'log-' || i",
-    time: `${BEGIN} + i`,
-  });
-  return { control, logs: [logs] };
+  return control;
 }
 
 /** The id that `fill` gave to the row of this number in the organisation that is looked at. */
@@ -199,55 +182,40 @@ export function idOf(number: number): string {
 }
 
 export async function openSqlite(size: Size, dir: string): Promise<Store> {
-  const file = { control: join(dir, 'control.db'), logs: join(dir, 'logs.db') };
-  const tables = await openSqliteTables({ file: file.control, log: silentLog });
+  const path = join(dir, 'control.db');
+  const tables = await openSqliteTables({ file: path, log: silentLog });
   await tables.migrate();
-  const logs = await openSqliteLogs({ file: file.logs, log: silentLog });
-  await logs.migrate();
   const admin = await startAdmin(tables);
-  const fills = fillsOf(size, admin.a);
-  for (const which of ['control', 'logs'] as const) {
-    const db = new DatabaseSync(file[which], { timeout: 10_000 });
-    db.exec('PRAGMA foreign_keys = OFF; PRAGMA synchronous = OFF; BEGIN');
-    for (const sql of fills[which]) db.exec(sql);
-    db.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE)');
-    db.close();
-  }
-  const files = () => ({ control: readFileSync(file.control), logs: readFileSync(file.logs) });
-  return { ...known(size, admin, logs), engine: 'sqlite', files, url: '' };
+  const db = new DatabaseSync(path, { timeout: 10_000 });
+  db.exec('PRAGMA foreign_keys = OFF; PRAGMA synchronous = OFF; BEGIN');
+  for (const sql of fillsOf(size, admin.a)) db.exec(sql);
+  db.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE)');
+  db.close();
+  return { ...known(size, admin), engine: 'sqlite', file: () => readFileSync(path), url: '' };
 }
 
 export async function openPostgres(size: Size, url: string): Promise<Store> {
   const tables = await openPostgresTables({ url, log: silentLog });
   await tables.migrate();
-  const logs = await openPostgresLogs({ url, log: silentLog });
-  await logs.migrate();
   const admin = await startAdmin(tables);
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   await client.query('SET session_replication_role = replica; SET synchronous_commit = off');
-  const fills = fillsOf(size, admin.a);
-  for (const sql of [...fills.control, ...fills.logs]) await client.query(sql);
+  for (const sql of fillsOf(size, admin.a)) await client.query(sql);
   // As autovacuum does: without it an index says nothing of which rows are visible.
   await client.query('VACUUM ANALYZE');
   await client.end();
-  const files = () => ({ control: Buffer.alloc(0), logs: Buffer.alloc(0) });
-  return { ...known(size, admin, logs), engine: 'postgres', files, url };
+  return { ...known(size, admin), engine: 'postgres', file: () => Buffer.alloc(0), url };
 }
 
-function known(size: Size, admin: AdminHarness, logs: LogSink) {
+function known(size: Size, admin: AdminHarness) {
   return {
     size,
     admin,
-    logs,
     policyId: idOf(1),
     batchId: tenantRows(admin.a.organisation_id, admin.a.workspace_id, 'x').batches.id,
     secretId: 'S1-7',
     configSlug: '1-config-3',
-    middle: BEGIN + Math.floor(size.things / 2),
-    close: async () => {
-      await logs.close();
-      await admin.close();
-    },
+    close: () => admin.close(),
   };
 }

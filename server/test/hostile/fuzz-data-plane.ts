@@ -512,7 +512,7 @@ const show = (one: DataPlaneCase) =>
 export async function fuzzDataPlane(target: DataPlaneTarget, cases: number, seed: number): Promise<DataPlaneResult> {
   const { server } = target;
   const port = Number(new URL(server.url).port);
-  const { workspace_api_key, admin_api_key, organisation_id, workspace_id } = server.first;
+  const { workspace_api_key, admin_api_key } = server.first;
   const keys = [workspace_api_key, '', 'nonsense', `${workspace_api_key.slice(0, -1)}!`, admin_api_key];
   const statuses: Record<string, number> = {};
   let slowest = 0;
@@ -523,7 +523,7 @@ export async function fuzzDataPlane(target: DataPlaneTarget, cases: number, seed
     const made = fc
       .sample(recipe, { numRuns: count, seed: seed + batch })
       .map((one, index) => bytesOf(one, keys, port, `f-${batch}-${index}`));
-    const before = await server.running.recordCount();
+    const before = await server.recordCount();
     let taken = 0;
     let closed = 0;
     let next = 0;
@@ -551,12 +551,12 @@ export async function fuzzDataPlane(target: DataPlaneTarget, cases: number, seed
     stall = Math.max(stall, watch.longest);
     watch.stop();
     done += count;
-    const records = (await server.running.recordCount()) - before;
+    const records = (await server.recordCount()) - before;
     if (records < taken || records > taken + closed)
       throw new Error(
         `seed ${seed + batch}: ${taken} requests were taken and ${closed} closed, ${records} have a record`,
       );
-    const stored = (await server.running.records(organisation_id, workspace_id)).slice(0, count);
+    const stored = (await server.records()).slice(0, count);
     const traces = stored.map((row) => String(row.trace_id)).filter((trace) => trace.startsWith(`f-${batch}-`));
     if (new Set(traces).size !== traces.length) throw new Error(`seed ${seed + batch}: a request has two records`);
   }

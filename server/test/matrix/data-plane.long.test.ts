@@ -15,6 +15,7 @@ import { userRow, workspaceRow } from '../../src/store/conformance/rows.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
 import { startServer, type TestServer } from '../support/server.ts';
+import { workspaceRecords } from '../support/stored-records.ts';
 import { each } from './harness.ts';
 import { MAKERS, newId, newTenant, picture, type Tenant } from './world.ts';
 
@@ -397,7 +398,8 @@ describe('the console', () => {
     await vi.waitFor(
       async () => {
         for (const place of [a1, b1]) {
-          const rows = await server.running.records(place.organisationId, place.workspaceId);
+          const { dataDir, running } = server;
+          const rows = await workspaceRecords(dataDir, running.logs, place.organisationId, place.workspaceId);
           if (!rows.some(({ trace_id }) => Object.values(traces).includes(String(trace_id))))
             throw new Error('not yet');
         }

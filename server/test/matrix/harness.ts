@@ -1,7 +1,4 @@
 /** The administration API over the four tenants, with writes that can be taken back and reads that are counted. */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Pool } from 'undici';
 import type { AdminRow } from '../../src/admin/route.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
@@ -12,11 +9,11 @@ import { RECORDS } from '../../src/resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../../src/resources/logs/insert.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
 import { Services } from '../../src/resources/services.ts';
-import { logRecord } from '../../src/store/conformance/logs.ts';
 import type { StoredLog, Tables } from '../../src/store/ports.ts';
-import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
 import { rowOf } from '../../src/telemetry/log-columns.ts';
+import { storedRecords } from '../../src/telemetry/stored-records.ts';
 import { type AdminHarness, emptyTables, startAdmin } from '../support/admin.ts';
+import { logRecord } from '../support/log-record.ts';
 import { forgottenLogs } from '../support/log-rows.ts';
 import { NaiveLogStore } from '../support/naive-log-store.ts';
 import { makePeople, type People } from './principals.ts';
@@ -117,9 +114,6 @@ export async function startMatrix(
       return people.sessions.authenticate(request);
     },
   };
-  const logsDir = await mkdtemp(join(tmpdir(), 'sluice-matrix-'));
-  const records = await openSqliteLogs({ file: join(logsDir, 'logs.db'), log: silentLog });
-  await records.migrate();
   const kept = new NaiveLogStore();
   const admin = await startAdmin(base, {
     admin: {
@@ -127,7 +121,10 @@ export async function startMatrix(
       authenticator,
       sessions,
       services: new Services()
-        .provide(RECORDS, records)
+        .provide(
+          RECORDS,
+          storedRecords(kept, 0, () => systemClock.now()),
+        )
         .provide(KEPT_LOGS, { store: kept, days: 0 })
         .provide(CUSTOM_LOGS, forgottenLogs)
         .provide(GATEWAYS, NO_PINGS),
@@ -142,10 +139,6 @@ export async function startMatrix(
   };
   await base.systemWrite(async (tx) => {
     for (const tenant of Object.values(tenants)) await fill(tx, tenant);
-  });
-  await records.insert('matrix', Buffer.from(Object.values(tenants).map(recordLine).join('')), {
-    segment: '1',
-    offset: 1,
   });
   kept.rows = Object.values(tenants).map((tenant, seq) => rowOf(recordOf(tenant, seq)));
   people = await makePeople(base, tenants);
@@ -195,8 +188,6 @@ export async function startMatrix(
     close: async () => {
       await pool.close();
       await admin.close();
-      await records.close();
-      await rm(logsDir, { recursive: true, force: true });
     },
   };
 }
@@ -216,8 +207,6 @@ function recordOf(tenant: Tenant, seq: number): StoredLog {
     metadata: { team: `team-${tenant.canary}`, _user: `user-${tenant.canary}` },
   });
 }
-
-const recordLine = (tenant: Tenant, seq: number): string => `${JSON.stringify(recordOf(tenant, seq))}\n`;
 
 /** Runs `task` over all items, a few at a time, and answers in their order. */
 export async function each<T, R>(items: readonly T[], task: (item: T) => Promise<R>, width = 6): Promise<R[]> {

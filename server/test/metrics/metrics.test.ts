@@ -104,7 +104,7 @@ describe('counters', () => {
     // A credential that is wrong belongs to no workspace, and its request still has a record.
     const everyone = totalOf(families, 'sluice_requests_total');
     expect(everyone).toBe(records.length + 1);
-    expect(everyone).toBe((await server.running.recordCount()) - 1);
+    expect(everyone).toBe((await server.recordCount()) - 1);
     expect(totalOf(families, 'gen_ai_server_request_duration_seconds')).toBe(everyone);
   });
 

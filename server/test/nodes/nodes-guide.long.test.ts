@@ -6,9 +6,6 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { systemTenant } from '../../src/auth/tenant.ts';
-import { silentLog } from '../../src/kernel/log.ts';
-import { openPostgresLogs } from '../../src/store/postgres/logs.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { killAll, readFirstRun, runCommand, type ServerProcess, startByNpm } from '../support/process.ts';
 import { anyRedis, redisMissing } from '../support/redis.ts';
@@ -232,7 +229,7 @@ it('a node without the master key of the store refuses to start, and names the i
 });
 
 it('one node is killed: the other serves, and the killed one brings its records along when it starts again', async () => {
-  const { workspace_api_key, organisation_id, workspace_id } = await readFirstRun(node(0).dataDir);
+  const { workspace_api_key } = await readFirstRun(node(0).dataDir);
   for (let i = 0; i < 5; i++) expect(await chat(0, workspace_api_key, `killed-${i}`)).toBe(200);
   killNode(node(0).server);
   await node(0).server.ended;
@@ -241,11 +238,12 @@ it('one node is killed: the other serves, and the killed one brings its records 
   const { dataDir, path, port } = node(0);
   nodes[0] = { server: await startNode(dataDir), dataDir, path, port };
   expect(node(0).server.out).not.toContain('first run');
-  const logs = await openPostgresLogs({ url: shared.SLUICE_DATABASE_URL ?? '', log: silentLog });
   const traces = async () => {
-    const { rows } = await logs.list(systemTenant(organisation_id, workspace_id), { limit: 200 });
-    return rows.map((row) => String(row.trace_id)).filter((trace) => trace.startsWith('killed-'));
+    const answer = await fetch(`http://127.0.0.1:${port}/v1/logs?limit=200`, {
+      headers: { 'x-gateway-api-key': workspace_api_key },
+    });
+    const { data = [] } = (await answer.json()) as { data?: { trace_id: string }[] };
+    return data.map(({ trace_id }) => trace_id).filter((trace) => trace.startsWith('killed-'));
   };
-  await expect.poll(traces, { timeout: 10_000 }).toHaveLength(5);
-  await logs.close();
+  await expect.poll(traces, { timeout: 20_000 }).toHaveLength(5);
 });

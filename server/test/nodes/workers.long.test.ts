@@ -3,10 +3,8 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { systemTenant } from '../../src/auth/tenant.ts';
-import { silentLog } from '../../src/kernel/log.ts';
-import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
 import { killAll, readFirstRun, type ServerProcess, startByNpm } from '../support/process.ts';
+import { keptRecords } from '../support/stored-records.ts';
 
 let dataDir = '';
 let server: ServerProcess;
@@ -94,13 +92,8 @@ it('every worker keeps a journal, and SIGTERM ends all of them with every record
   // npm ends by the signal; the server it started sees that, drains, and ends after it.
   server.child.kill('SIGTERM');
   await server.ended;
-  const logs = await openSqliteLogs({ file: join(dataDir, 'logs.db'), log: silentLog });
-  try {
-    const { rows } = await logs.list(systemTenant(organisation_id, workspace_id), { limit: 1000 });
-    const seen = rows.map((row) => String(row.trace_id)).filter((trace) => trace.startsWith('w-'));
-    expect(seen.sort()).toEqual([...traces].sort());
-    expect(new Set(rows.map((row) => row.node)).size).toBe(2);
-  } finally {
-    await logs.close();
-  }
+  const records = await keptRecords({ dataDir }, organisation_id, workspace_id);
+  const seen = records.map((record) => String(record.trace_id)).filter((trace) => trace.startsWith('w-'));
+  expect(seen.sort()).toEqual([...traces].sort());
+  expect(new Set(records.map((record) => record.node)).size).toBe(2);
 });

@@ -9,10 +9,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { systemTenant } from '../../src/auth/tenant.ts';
-import { silentLog } from '../../src/kernel/log.ts';
-import type { LogSink } from '../../src/store/ports.ts';
 import { killAll, readFirstRun, type ServerProcess, startReady, stopProcess } from '../support/process.ts';
+import { keptRecords } from '../support/stored-records.ts';
 import { startUpstream } from '../support/upstream.ts';
 import { until, watchdog } from '../support/watchdog.ts';
 import { fullDisk } from './full-disk.ts';
@@ -21,7 +19,6 @@ const CALLERS = 12;
 const WRITERS = 2;
 /** Longer than anything takes here on a slow machine. */
 const ANSWER_MS = 30_000;
-const STORED_MS = 120_000;
 
 const { values: options } = parseArgs({
   options: {
@@ -87,11 +84,7 @@ function start(dataDir: string, databaseUrl: string | null): Promise<ServerProce
   return startReady(dataDir, env, ['stderr']);
 }
 
-async function run(
-  name: 'sqlite' | 'postgres',
-  databaseUrl: string | null,
-  openLogs: (dataDir: string) => Promise<LogSink>,
-): Promise<boolean> {
+async function run(name: 'sqlite' | 'postgres', databaseUrl: string | null): Promise<boolean> {
   const began = performance.now();
   const next = random(seed);
   const dataDir = mkdtempSync(join(tmpdir(), 'sluice-chaos-'));
@@ -159,6 +152,8 @@ async function run(
       () => completed.size > before[0] && acknowledged.size > before[1],
       5,
     );
+    // Wakes the keeper, which dies with its server.
+    void fetch(`${running.url}/v1/logs`, { headers, signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => undefined);
     await new Promise((resolve) => setTimeout(resolve, next() * 850));
     const killed = stopProcess(running, 'SIGKILL');
     going = false;
@@ -169,15 +164,6 @@ async function run(
     server = running;
   }
   watch.phase(`${name}: all records are stored and compared`);
-
-  const depth = async () => {
-    const answer = await fetch(`${running.url}/v1/operator/health`, {
-      headers: { 'x-gateway-api-key': first.operator_api_key },
-      signal: AbortSignal.timeout(ANSWER_MS),
-    });
-    return ((await answer.json()) as { spool: { depth_bytes: number } }).spool.depth_bytes;
-  };
-  await until(STORED_MS, 'all records to be stored', async () => (await depth()) === 0);
 
   const missingWrites: string[] = [];
   for (const slug of acknowledged) {
@@ -190,22 +176,16 @@ async function run(
   }
   await stopProcess(running, 'SIGTERM');
 
-  const logs = await openLogs(dataDir);
   const seen = new Map<string, number>();
   const places = new Set<string>();
   let doublePlaces = 0;
-  for (let offset = 0; ; offset += 1000) {
-    const { rows } = await logs.list(systemTenant(first.organisation_id, first.workspace_id), { limit: 1000, offset });
-    for (const row of rows) {
-      const trace = String(row.trace_id);
-      seen.set(trace, (seen.get(trace) ?? 0) + 1);
-      const place = `${row.node}/${row.seq}`;
-      if (places.has(place)) doublePlaces += 1;
-      places.add(place);
-    }
-    if (rows.length < 1000) break;
+  for (const record of await keptRecords({ dataDir, databaseUrl }, first.organisation_id, first.workspace_id)) {
+    const trace = String(record.trace_id);
+    seen.set(trace, (seen.get(trace) ?? 0) + 1);
+    const place = `${record.node}/${record.seq}`;
+    if (places.has(place)) doublePlaces += 1;
+    places.add(place);
   }
-  await logs.close();
   rmSync(dataDir, { recursive: true, force: true });
 
   const missing = [...completed].filter((id) => !seen.has(id));
@@ -235,18 +215,14 @@ async function run(
 
 const results: boolean[] = [];
 if (options.store !== 'postgres') {
-  const { openSqliteLogs } = await import('../../src/store/sqlite/logs.ts');
-  results.push(
-    await run('sqlite', null, (dataDir) => openSqliteLogs({ file: join(dataDir, 'logs.db'), log: silentLog })),
-  );
+  results.push(await run('sqlite', null));
 }
 if (options.store !== 'sqlite') {
   const { startPostgres } = await import('../support/postgres-server.ts');
-  const { openPostgresLogs } = await import('../../src/store/postgres/logs.ts');
   const postgres = await startPostgres();
   try {
     const url = await postgres.database();
-    results.push(await run('postgres', url, () => openPostgresLogs({ url, log: silentLog })));
+    results.push(await run('postgres', url));
   } finally {
     await postgres.stop();
   }

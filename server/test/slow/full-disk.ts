@@ -12,10 +12,8 @@ import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, unlinkSync, writeS
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { systemTenant } from '../../src/auth/tenant.ts';
-import { silentLog } from '../../src/kernel/log.ts';
-import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
 import { readFirstRun, startReady, stopProcess } from '../support/process.ts';
+import { keptRecords } from '../support/stored-records.ts';
 import { until as eventually } from '../support/watchdog.ts';
 
 const DISK_MB = 64;
@@ -212,20 +210,13 @@ async function fillAndFree(disk: string, unrecorded: 'refuse' | 'serve', rounds:
   }
   running = false;
   await Promise.all(callers);
-  await eventually(STORED_MS, 'all records to be stored', async () => {
-    const { spool, usage_spool } = await health();
-    return spool.depth_bytes + usage_spool.depth_bytes === 0;
-  });
+  await eventually(STORED_MS, 'all usage to be booked', async () => (await health()).usage_spool.depth_bytes === 0);
   const { code } = await stopProcess(server, 'SIGTERM');
 
-  const logs = await openSqliteLogs({ file: join(dataDir, 'logs.db'), log: silentLog });
   const records = new Map<string, number>();
-  for (let offset = 0; ; offset += 1000) {
-    const { rows } = await logs.list(systemTenant(first.organisation_id, first.workspace_id), { limit: 1000, offset });
-    for (const { trace_id } of rows) records.set(String(trace_id), (records.get(String(trace_id)) ?? 0) + 1);
-    if (rows.length < 1000) break;
+  for (const { trace_id } of await keptRecords({ dataDir }, first.organisation_id, first.workspace_id)) {
+    records.set(String(trace_id), (records.get(String(trace_id)) ?? 0) + 1);
   }
-  await logs.close();
   const tables = new DatabaseSync(join(dataDir, 'control.db'), { readOnly: true });
   const books = tables
     .prepare('SELECT COALESCE(SUM(used), 0) AS used FROM usage_buckets WHERE owner_id = ?')

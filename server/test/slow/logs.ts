@@ -5,9 +5,9 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { logRecord } from '../../src/store/conformance/logs.ts';
 import type { LogGroupQuery, LogPageQuery, LogSelection } from '../../src/telemetry/log-query.ts';
 import { startKeeper } from '../support/log-keeper.ts';
+import { logRecord } from '../support/log-record.ts';
 import { watchdog } from '../support/watchdog.ts';
 
 const { values } = parseArgs({ options: { records: { type: 'string', default: '100000' } } });

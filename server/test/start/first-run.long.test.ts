@@ -6,11 +6,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemTenant } from '../../src/auth/tenant.ts';
-import { silentLog } from '../../src/kernel/log.ts';
-import { openSqliteLogs } from '../../src/store/sqlite/logs.ts';
 import { killAll, readFirstRun, runCommand, type ServerProcess, startProcess } from '../support/process.ts';
 import { startServer, type TestServer } from '../support/server.ts';
+import { keptRecords } from '../support/stored-records.ts';
 
 const run = promisify(execFile);
 let dataDir = '';
@@ -126,10 +124,8 @@ describe('starts of one installation', () => {
     expect(whole.endsWith('data: [DONE]\n\n')).toBe(true);
     expect(whole).not.toContain('"error"');
     expect(await server.ended).toMatchObject({ code: 0, signal: null });
-    const logs = await openSqliteLogs({ file: join(dataDir, 'logs.db'), log: silentLog });
     const { organisation_id, workspace_id } = await readFirstRun(dataDir);
-    const { rows } = await logs.list(systemTenant(organisation_id, workspace_id), { limit: 100 });
-    await logs.close();
+    const rows = await keptRecords({ dataDir }, organisation_id, workspace_id);
     const traces = rows.map((row) => String(row.trace_id));
     for (let i = 0; i < 5; i++) expect(traces.filter((trace) => trace === `kill-${i}`)).toHaveLength(1);
     expect(rows[0]).toMatchObject({ stream: true, outcome: 'ok', status: 200 });

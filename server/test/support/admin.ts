@@ -81,7 +81,7 @@ export interface AdminHarness {
 /** The services that a test has not provided itself. */
 function withDefaults(services: Services, clock: Clock): Services {
   const simulations = createSimulationRunner({
-    records: { walk: async () => [] },
+    records: { walk: async () => [], isWhole: async () => true },
     countersFor: (time) => memoryCounters({ clock: time }),
   });
   if (SIMULATIONS.find(services) === null) services.provide(SIMULATIONS, simulations);

@@ -9,11 +9,11 @@ import { storedCatalog } from '../../src/keeper/stored-catalog.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
-import { logRecord } from '../../src/store/conformance/logs.ts';
 import { type Journal, openJournal } from '../../src/store/disk/journal.ts';
 import type { StoredLog, Tables } from '../../src/store/ports.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
 import type { LogSelection } from '../../src/telemetry/log-query.ts';
+import { logRecord } from './log-record.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -24,7 +24,7 @@ export function recent(organisationId = 'org-a'): LogSelection {
   return { scope, from: now - DAY_MS, to: now + DAY_MS, where: [] };
 }
 
-const NO_BODIES: BodyStore = {
+export const NO_BODIES: BodyStore = {
   segmentKey: async () => null,
   chunkKey: () => Promise.reject(new Error('no bodies are kept here')),
   put: () => Promise.reject(new Error('no bodies are kept here')),

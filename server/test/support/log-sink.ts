@@ -1,11 +1,12 @@
 import { DatabaseSync } from 'node:sqlite';
-import type { JournalPosition, LogSink } from '../../src/store/ports.ts';
+import type { ShipTarget } from '../../src/store/disk/shipper.ts';
+import type { JournalPosition } from '../../src/store/ports.ts';
 
 /**
  * A sink for journal tests that keeps every line it is given, also a second time, so a test sees what the shipper really
  * did rather than what a store would forgive. In a file it survives the process like a real store.
  */
-export class RecordingSink implements LogSink {
+export class RecordingSink implements ShipTarget {
   readonly #database: DatabaseSync;
   /** Called before each insert; what it throws is what the insert throws. */
   before: (lines: readonly string[]) => void | Promise<void> = () => undefined;
@@ -18,8 +19,6 @@ export class RecordingSink implements LogSink {
     this.#database.exec(`CREATE TABLE IF NOT EXISTS lines (line TEXT);
       CREATE TABLE IF NOT EXISTS positions (journal TEXT PRIMARY KEY, segment TEXT, offset INTEGER)`);
   }
-
-  async migrate(): Promise<void> {}
 
   async insert(journal: string, bytes: Buffer, position: JournalPosition): Promise<void> {
     const lines = bytes.toString('utf8').split('\n').slice(0, -1);
@@ -47,34 +46,6 @@ export class RecordingSink implements LogSink {
       .prepare('SELECT line FROM lines ORDER BY rowid')
       .all()
       .map((row) => String(row.line));
-  }
-
-  async find(): Promise<null> {
-    return null;
-  }
-
-  async list(): Promise<{ total: number; rows: [] }> {
-    return { total: 0, rows: [] };
-  }
-
-  async walk(): Promise<[]> {
-    return [];
-  }
-
-  async forget(): Promise<number> {
-    return 0;
-  }
-
-  async organisationAfter(): Promise<null> {
-    return null;
-  }
-
-  async count(): Promise<number> {
-    return this.lines.length;
-  }
-
-  async ping(): Promise<void> {
-    await this.before([]);
   }
 
   async close(): Promise<void> {

@@ -8,6 +8,7 @@ import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { type Row, TABLE } from '../../src/llm/pipeline.ts';
 import { RequestBody } from '../../src/llm/state/body.ts';
 import { deepFrozen } from './frozen.ts';
+import { countRecords, workspaceRecords } from './stored-records.ts';
 
 export interface TestServer {
   readonly url: string;
@@ -32,8 +33,10 @@ export interface TestServer {
   }): Promise<string>;
   /** Calls a data-plane route with the workspace key. */
   call(path: string, body: unknown, headers?: Record<string, string>): Promise<Response>;
-  /** Records in the store, newest first, once everything appended so far has arrived there. */
+  /** Its records of the workspace, newest first: all that have been written so far. */
   records(): Promise<Record<string, unknown>[]>;
+  /** The number of all records, also of those that belong to no workspace. */
+  recordCount(): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -123,7 +126,8 @@ export async function startServer(
         headers: { 'x-gateway-api-key': first.workspace_api_key, 'content-type': 'application/json', ...headers },
         body: typeof body === 'string' ? body : JSON.stringify(body),
       }),
-    records: () => running.records(first.organisation_id, first.workspace_id),
+    records: () => workspaceRecords(dataDir, running.logs, first.organisation_id, first.workspace_id),
+    recordCount: () => countRecords(dataDir, running.logs),
     async stop() {
       await running.stop({ noticeMs: 0, drainMs: 1000 });
       await rm(dataDir, { recursive: true, force: true });

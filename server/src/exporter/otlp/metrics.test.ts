@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import { logRecord } from '../../../test/support/log-record.ts';
 import { decodeProtobuf } from '../../../test/support/otlp-collector.ts';
-import { logRecord } from '../../store/conformance/logs.ts';
 import type { ConventionsVersion } from '../../telemetry/conventions/conventions.ts';
 import { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { RecordDraft } from '../../telemetry/recorder.ts';

@@ -68,7 +68,7 @@ function parseLine(text: string): SettlementLine | ServedLine {
 /** Turns taken for one batch; what is beyond them is left to the store. */
 const MAX_QUEUES = 100;
 
-/** What a shipper needs of where it ships to (`LogSink` without its reading half). */
+/** Where a shipper brings settled usage. */
 export interface SettlementSink {
   insert(journal: string, lines: Buffer, position: JournalPosition): Promise<void>;
   position(journal: string): Promise<JournalPosition | null>;

@@ -265,7 +265,7 @@ describe('a simulation', () => {
 
   it('of which an organisation runs two already is refused until one has ended, and keeps no other from its own', async () => {
     const desk = createSimulationRunner({
-      records: { walk: async () => [] },
+      records: { walk: async () => [], isWhole: async () => true },
       countersFor: (time) => memoryCounters({ clock: time }),
     });
     const ends: (() => void)[] = [];

@@ -4,7 +4,7 @@ import type { StoredRecords } from '../../store/ports.ts';
 import type { CountersFor } from './rates.ts';
 
 export interface SimulationSource {
-  readonly records: Pick<StoredRecords, 'walk'>;
+  readonly records: Pick<StoredRecords, 'walk' | 'isWhole'>;
   readonly countersFor: CountersFor;
 }
 

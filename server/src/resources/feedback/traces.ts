@@ -10,8 +10,8 @@ export interface Traces {
 
 export const TRACES = new Service<Traces>('look-up of traces');
 
-/** All look-ups of one call together, milliseconds: feedback must not wait for what it can do without. */
-const LOOK_UP_MS = 1_000;
+/** All look-ups of one call together, milliseconds: feedback must not wait long for what it can do without. A keeper that rests has to start first. */
+const LOOK_UP_MS = 4_000;
 
 /** The last records of traces, as far as they were found in time. A store that fails finds none: the feedback itself is kept. */
 export function lookUp(

@@ -213,6 +213,9 @@ export async function simulate<M, H>(
     maxRecords: MAX_RECORDS,
   });
   const reasons = [...simulated.reasons, ...reasonsOf(simulated, found)];
+  if (!(await records.isWhole(tenant, countedFrom, to))) {
+    reasons.push({ code: 'not_recorded', message: 'Some records of this time cannot be read on this node.' });
+  }
   const amount = (value: number) => (type === 'cost' ? value / MICROS : value);
   return {
     object: 'policy_simulation',

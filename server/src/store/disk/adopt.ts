@@ -13,22 +13,16 @@ import { type Shipper, type ShipTarget, startShipper } from './shipper.ts';
 export function adoptJournals(
   spool: string,
   names: RegExp,
-  parts: {
-    readonly workers: number;
-    readonly sink: ShipTarget;
-    readonly clock: Clock;
-    readonly log: Log;
-    readonly keep: boolean;
-  },
+  parts: { readonly workers: number; readonly sink: ShipTarget; readonly clock: Clock; readonly log: Log },
 ): Closable {
-  const { workers, sink, clock, log, keep } = parts;
+  const { workers, sink, clock, log } = parts;
   let closed = false;
   let shipping: Shipper | null = null;
 
   async function adopt(dir: string): Promise<void> {
     const journal = await openJournal({ dir, clock, log });
     try {
-      shipping = startShipper({ dir, journal, sink, clock, log, mayRemove: () => !keep });
+      shipping = startShipper({ dir, journal, sink, clock, log });
       if (closed) return;
       await shipping.drain();
     } finally {

@@ -8,8 +8,6 @@ import { RecordingSink } from '../../../test/support/log-sink.ts';
 import { type Clock, systemClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { silentLog } from '../../kernel/log.ts';
-import { logRecord } from '../conformance/logs.ts';
-import { openSqliteLogs } from '../sqlite/logs.ts';
 import { type JournalOptions, openJournal } from './journal.ts';
 import { type ShipperOptions, startShipper } from './shipper.ts';
 
@@ -83,32 +81,6 @@ describe('shipper', () => {
     settled = true;
     await vi.waitFor(() => expect(second.segments()).toHaveLength(1), { timeout: 15_000 });
     expect(sink.lines).toEqual(numbered(0, 1_001));
-  });
-
-  it('works with the embedded log store: records are there and finished segments go', async () => {
-    const dir = folder();
-    const sink = await openSqliteLogs({ file: join(folder(), 'logs.db'), log: silentLog });
-    onTestFinished(() => sink.close());
-    await sink.migrate();
-    const journal = await openJournal({ dir, clock: systemClock, log: silentLog, segmentBytes: 50_000 });
-    const shipper = startShipper({ dir, journal, sink, clock: systemClock, log: silentLog, everyMs: 5 });
-    onTestFinished(async () => {
-      await shipper.close();
-      await journal.close();
-    });
-    for (let seq = 0; seq < 2_000; seq++) {
-      journal.append(JSON.stringify(logRecord(seq)), () => undefined);
-      if (seq % 50 === 0) journal.flush();
-    }
-    await shipper.drain();
-    expect(await sink.count()).toBe(2_000);
-    expect(shipper.stats).toMatchObject({ shipped: 2_000, failures: 0, rejected: 0 });
-    await vi.waitFor(
-      () => {
-        expect(readdirSync(dir).filter((name) => name.endsWith('.journal'))).toHaveLength(1);
-      },
-      { timeout: 15_000 },
-    );
   });
 
   it('drains what is still in the queue, and at once when there is nothing', async () => {
@@ -196,7 +168,6 @@ describe('shipper', () => {
     sink.before = () => {
       if (full) throw new Error('disk full');
     };
-    sink.ping = async () => undefined;
     await append(...numbered(0, 50));
     const drained = shipper.drain();
     await vi.waitFor(() => expect(shipper.stats.failures).toBeGreaterThan(30), { timeout: 15_000 });

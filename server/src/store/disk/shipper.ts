@@ -5,18 +5,28 @@ import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { JournalPosition, LogSink } from '../ports.ts';
+import type { JournalPosition } from '../ports.ts';
 import { errorCode } from './files.ts';
 import type { Journal, SegmentInfo } from './journal.ts';
 import { copyRecord } from './journal-line.ts';
 
-export type ShipTarget = Pick<LogSink, 'insert' | 'position' | 'settle'>;
+/** Where lines go: at least once, each batch together with the reader's position. */
+export interface ShipTarget {
+  /** Stores the lines (UTF-8, each ended by a line feed) and the position in one transaction. */
+  insert(journal: string, lines: Buffer, position: JournalPosition): Promise<void>;
+  position(journal: string): Promise<JournalPosition | null>;
+  /**
+   * Makes what was inserted survive a power cut; false when that is not possible right now. Journal segments are removed
+   * after it. A store whose commit already means that leaves it out.
+   */
+  settle?(): Promise<boolean>;
+}
 
 export interface ShipperOptions {
   /** The journal's directory. */
   readonly dir: string;
   readonly journal: Journal;
-  /** The log store, or another place that takes each batch together with its position. */
+  /** What takes each batch together with its position. */
   readonly sink: ShipTarget;
   readonly clock: Clock;
   readonly log: Log;
@@ -24,8 +34,6 @@ export interface ShipperOptions {
   readonly everyMs?: number;
   /** Most records in one `sink.insert`. */
   readonly batch?: number;
-  /** Whether a shipped segment may go; one that may not is asked for again later. Any may, when absent. */
-  readonly mayRemove?: (segment: string) => boolean;
   /** Looks only after `wake`, and until all is shipped. */
   readonly onDemand?: boolean;
 }
@@ -93,7 +101,6 @@ class JournalShipper implements Shipper {
   readonly #everyMs: number;
   readonly #batch: number;
   readonly #onDemand: boolean;
-  readonly #mayRemove: (segment: string) => boolean;
 
   /** Null until the sink has told where it stands. */
   #at: { segment: string; offset: number } | null = null;
@@ -119,7 +126,6 @@ class JournalShipper implements Shipper {
     this.#everyMs = options.everyMs ?? 200;
     this.#batch = options.batch ?? 1000;
     this.#onDemand = options.onDemand ?? false;
-    this.#mayRemove = options.mayRemove ?? (() => true);
     this.#kick();
   }
 
@@ -259,12 +265,10 @@ class JournalShipper implements Shipper {
 
   /** Removes finished segments once the sink has what was in them for good. */
   async #clean(): Promise<void> {
-    const free = this.#finished.filter(this.#mayRemove);
-    if (free.length === 0 || this.#closed) return;
+    if (this.#finished.length === 0 || this.#closed) return;
     try {
       if (this.#sink.settle && !(await this.#sink.settle())) return;
-      for (const name of free) await this.#remove(name);
-      this.#finished = this.#finished.filter((name) => !free.includes(name));
+      for (const name of this.#finished.splice(0)) await this.#remove(name);
     } catch (error) {
       // They stay until the next look; the sink's own troubles show at the next insert.
       this.#log.debug('the log store could not settle', { error });

@@ -15,7 +15,6 @@ import { deployments } from './0017-deployments.ts';
 import { feedback } from './0018-feedback.ts';
 import { logFiles } from './0019-log-files.ts';
 import { bodyChunks } from './0020-body-chunks.ts';
-import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
@@ -38,6 +37,3 @@ export const MIGRATIONS: readonly Migration[] = [
   logFiles,
   bodyChunks,
 ];
-
-/** The log tables, which may be in another database. Append-only. */
-export const LOG_MIGRATIONS: readonly Migration[] = [logsStart];

@@ -10,16 +10,14 @@ import { systemClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { apiKeyRow, organisationRow, workspaceRow } from '../conformance/rows.ts';
 import { PostgresEngine } from '../postgres/engine.ts';
-import { openPostgresLogs } from '../postgres/logs.ts';
 import { openPostgresTables } from '../postgres/tables.ts';
 import { type Column, SCHEMA, type Table } from '../schema.ts';
 import type { Engine, Execute } from '../sql/engine.ts';
 import { SqliteEngine } from '../sqlite/engine.ts';
-import { openSqliteLogs } from '../sqlite/logs.ts';
 import { openSqliteTables } from '../sqlite/tables.ts';
 import { dueRotations } from './0005-due-rotations.ts';
 import { owners } from './0009-owners.ts';
-import { LOG_MIGRATIONS, MIGRATIONS } from './index.ts';
+import { MIGRATIONS } from './index.ts';
 import { type Migration, TYPES } from './migration.ts';
 import { checksumOf } from './run.ts';
 
@@ -133,11 +131,8 @@ describe('the migrated tables are those of SCHEMA', () => {
 });
 
 describe('a released migration never changes', () => {
-  it.each([
-    ['control', MIGRATIONS],
-    ['logs', LOG_MIGRATIONS],
-  ] as const)('the names of the %s migrations are in order and unlike', (_name, list) => {
-    const names = list.map((migration) => migration.name);
+  it('the names of the migrations are in order and unlike', () => {
+    const names = MIGRATIONS.map((migration) => migration.name);
     expect(names).toEqual([...new Set(names)].sort());
     expect(new Set(names.map((name) => name.slice(0, 4))).size).toBe(names.length);
     for (const name of names) expect(name).toMatch(/^\d{4}-[a-z0-9-]+$/);
@@ -351,11 +346,9 @@ describe('a store that cannot be opened', () => {
     const path = file();
     writeFileSync(path, 'this is not a database, but long enough to look like a file of some kind'.repeat(10));
     for (const bad of [path, join(dir, 'missing', 'x.db')]) {
-      for (const open of [openSqliteTables, openSqliteLogs]) {
-        const error = await open({ file: bad, log: silentLog }).catch((thrown: Error) => thrown);
-        expect((error as Error).message).toMatch(/^The database file [^\n]+ cannot be opened: [^\n]+$/);
-        expect((error as Error).message).toContain(bad);
-      }
+      const error = await openSqliteTables({ file: bad, log: silentLog }).catch((thrown: Error) => thrown);
+      expect((error as Error).message).toMatch(/^The database file [^\n]+ cannot be opened: [^\n]+$/);
+      expect((error as Error).message).toContain(bad);
     }
   });
 
@@ -367,15 +360,13 @@ describe('a store that cannot be opened', () => {
     missing.pathname = '/no-such-database';
     const nobody = 'postgresql://u:hunter2hunter2@127.0.0.1:1/db';
     for (const bad of [wrong.href, missing.href, nobody]) {
-      for (const open of [openPostgresTables, openPostgresLogs]) {
-        const store = await open({ url: bad, log: silentLog });
-        const error = await store.migrate().catch((thrown: Error) => thrown);
-        expect((error as Error).message).toMatch(
-          /^The PostgreSQL at 127\.0\.0\.1:\d+\/[a-z0-9_-]+ cannot be used: [^\n]+$/,
-        );
-        expect(JSON.stringify(error) + String((error as Error).stack)).not.toContain('hunter2');
-        await store.close();
-      }
+      const store = await openPostgresTables({ url: bad, log: silentLog });
+      const error = await store.migrate().catch((thrown: Error) => thrown);
+      expect((error as Error).message).toMatch(
+        /^The PostgreSQL at 127\.0\.0\.1:\d+\/[a-z0-9_-]+ cannot be used: [^\n]+$/,
+      );
+      expect(JSON.stringify(error) + String((error as Error).stack)).not.toContain('hunter2');
+      await store.close();
     }
   });
 

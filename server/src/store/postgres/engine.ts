@@ -242,7 +242,7 @@ export class PostgresEngine implements Engine {
  * Runs a list of migrations under the migration lock and then makes row-level security what `rules` say; errors are one
  * clear line without the password.
  */
-export async function migratePostgres(
+async function migratePostgres(
   pool: pg.Pool,
   url: string,
   table: 'schema_migrations' | 'log_migrations',

@@ -5,7 +5,6 @@ import { postgresDatabase } from '../../../test/support/postgres.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { type Log, silentLog } from '../../kernel/log.ts';
 import { aloneConformance, filtersConformance } from '../conformance/filters.ts';
-import { joined, logRecord } from '../conformance/logs.ts';
 import { apiKeyRow, configRow, organisationRow, secretRow, userRow, workspaceRow } from '../conformance/rows.ts';
 import { tablesConformance } from '../conformance/tables.ts';
 import { MIGRATIONS } from '../migrations/index.ts';
@@ -13,8 +12,7 @@ import { type Tables, unsafeTenant } from '../ports.ts';
 import { SCHEMA, SHARED_TABLES, type Table } from '../schema.ts';
 import { SqlTables } from '../sql/tables.ts';
 import { PostgresEngine } from './engine.ts';
-import { openPostgresLogs } from './logs.ts';
-import { CONTROL_RULES, LOG_RULES } from './row-security.ts';
+import { CONTROL_RULES } from './row-security.ts';
 import { openPostgresTables } from './tables.ts';
 
 const A = unsafeTenant('org-a', null);
@@ -96,11 +94,9 @@ describe('policies', () => {
   beforeAll(async () => {
     superuser = await postgresDatabase();
     url = await account(superuser, '');
-    for (const open of [openPostgresTables, openPostgresLogs]) {
-      const store = await open({ url, log: silentLog });
-      await store.migrate();
-      await store.close();
-    }
+    const store = await openPostgresTables({ url, log: silentLog });
+    await store.migrate();
+    await store.close();
   });
 
   it('every table has forced row-level security and the policies of SCHEMA', async () => {
@@ -171,7 +167,6 @@ describe('policies', () => {
 
   it('rules cover every table, and no table twice', () => {
     expect(CONTROL_RULES.map(({ table }) => table)).toEqual(Object.keys(SCHEMA));
-    expect(LOG_RULES.map(({ table }) => table)).toEqual(['logs', 'journals']);
   });
 });
 
@@ -376,11 +371,9 @@ describe('accounts', () => {
 
   it('the role of tenants cannot log in and has no right on what no tenant reaches', async () => {
     const url = await postgresDatabase();
-    for (const open of [openPostgresTables, openPostgresLogs]) {
-      const store = await open({ url, log: silentLog });
-      await store.migrate();
-      await store.close();
-    }
+    const store = await openPostgresTables({ url, log: silentLog });
+    await store.migrate();
+    await store.close();
     const [role] = await asSuperuser(
       url,
       `SELECT rolname, rolcanlogin, rolsuper, rolbypassrls, rolcreaterole FROM pg_roles
@@ -408,37 +401,5 @@ describe('accounts', () => {
        WHERE grantee = '${name}' AND table_name = 'organisations' AND privilege_type = 'UPDATE' ORDER BY 1`,
     );
     expect(columns.map((row) => row.name)).toEqual(['last_updated_at', 'name', 'settings']);
-  });
-});
-
-describe.each(Object.entries(ACCOUNTS))('request logs as %s', (_name, accountOf) => {
-  it('a tenant reads its own records, whatever the statement forgets', async () => {
-    const superuser = await postgresDatabase();
-    const url = await accountOf(superuser);
-    const logs = await openPostgresLogs({ url, log: silentLog });
-    await logs.migrate();
-    const lines = ['org-a', 'org-b'].map((organisation_id, i) =>
-      JSON.stringify({ ...logRecord(i + 1), id: `log-${organisation_id}`, organisation_id, workspace_id: 'ws' }),
-    );
-    await logs.insert('j', joined(...lines), { segment: '1', offset: 1 });
-    expect(await logs.position('j')).toEqual({ segment: '1', offset: 1 });
-    expect(await logs.count()).toBe(2);
-    expect((await logs.find(A, 'log-org-a'))?.id).toBe('log-org-a');
-    expect(await logs.find(A, 'log-org-b')).toBeNull();
-    expect((await logs.list(B, { limit: 10 })).rows.map((row) => row.id)).toEqual(['log-org-b']);
-
-    const engine = engineFor(url);
-    await engine.migrate();
-    const raw = (tenant: typeof A, sql: string) => engine.write(tenant, async (execute) => execute(sql, []));
-    expect((await raw(A, 'SELECT id FROM logs')).rows).toEqual([{ id: 'log-org-a' }]);
-    expect((await raw(unsafeTenant('org-a', 'elsewhere'), 'SELECT id FROM logs')).rows).toEqual([]);
-    const removed = await raw(A, 'DELETE FROM logs').catch((error: Error) => error.message);
-    expect(removed).toSatisfy(
-      (answer: unknown) =>
-        String(answer).includes('permission denied') || (answer as { affected: number }).affected === 0,
-    );
-    expect(await logs.count()).toBe(2);
-    await engine.close();
-    await logs.close();
   });
 });

@@ -90,12 +90,6 @@ export const CONTROL_RULES: readonly TableRules[] = Object.entries(SCHEMA as unk
   ([name, table]) => rulesOf(name, table),
 );
 
-/** Of the log tables. A tenant reads its records and never writes one. */
-export const LOG_RULES: readonly TableRules[] = [
-  { table: 'logs', policies: [SYSTEM, tenant('SELECT', IN_WORKSPACE)], grants: ['SELECT'] },
-  { table: 'journals', policies: [SYSTEM], grants: [] },
-];
-
 /** Marks a policy with what it was made from: PostgreSQL rewrites its condition in its own words. */
 const markOf = ({ command, condition }: Policy): string =>
   createHash('sha256').update(`${command} ${condition}`).digest('hex').slice(0, 16);

@@ -204,7 +204,7 @@ const FOREIGN_KEY = 787;
 /** busy, locked, out of memory, read-only, I/O error, corrupt, full, cannot open, lock protocol, not a database. */
 const LOST = new Set([5, 6, 7, 8, 10, 11, 13, 14, 15, 26]);
 
-export function classifySqlite(error: unknown): Failure {
+function classifySqlite(error: unknown): Failure {
   if (error instanceof ThreadLost) return { kind: 'unavailable' };
   if (!(error instanceof SqliteFailure)) return { kind: 'other' };
   if (UNIQUE.has(error.code)) return { kind: 'unique', columns: columnsIn(error.message) };

@@ -28,11 +28,9 @@ export const QUERY = 0;
 export const SCRIPT = 1;
 /** Rolls back if a transaction is open. */
 export const ROLLBACK = 2;
-/** The last parameter holds lines of log records; see `log-insert.ts`. */
-export const INSERT_LOGS = 3;
-export const CLOSE = 4;
+export const CLOSE = 3;
 
-export type Operation = typeof QUERY | typeof SCRIPT | typeof ROLLBACK | typeof INSERT_LOGS | typeof CLOSE;
+export type Operation = typeof QUERY | typeof SCRIPT | typeof ROLLBACK | typeof CLOSE;
 
 export type Request = readonly [
   id: number,

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { type Clock, systemClock } from '../../kernel/clock.ts';
+import { systemClock } from '../../kernel/clock.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Result } from '../sql/engine.ts';
@@ -40,15 +40,6 @@ interface Pending {
 /** After the file could not be opened, how long until the next attempt: starting a thread costs tens of milliseconds. */
 const AGAIN_MS = 500;
 
-/** When a worker that has nothing to do ends; the next request starts another one. */
-export interface Rest {
-  readonly clock: Clock;
-  /** Milliseconds without a request; it ends within twice that time. */
-  readonly afterMs: number;
-  /** The same for the first worker, where it shall end sooner: a start asks little, and nothing more until there is traffic. */
-  readonly firstMs?: number;
-}
-
 /** One life of the worker. A transaction belongs to one; after a crash the next statement must not run in another. */
 export interface Life {
   readonly number: number;
@@ -56,18 +47,11 @@ export interface Life {
 
 /**
  * The serving thread's end of a worker thread. Requests of one turn of the event loop travel in one message. When the
- * worker dies, everything it had is refused and the next request starts another one. With a `rest` it also ends when
- * nothing is asked of it for a while, because an idle one takes about 12 MB.
+ * worker dies, everything it had is refused and the next request starts another one.
  */
 export class SqliteThread implements Closable {
   readonly #options: WorkerOptions;
   readonly #log: Log;
-  readonly #rest: Rest | null;
-  #rests = false;
-  #used = false;
-  #cancelRest: () => void = () => undefined;
-  /** The end of a worker that rests. */
-  #leaving: Promise<void> = Promise.resolve();
   #worker: Worker | null = null;
   #opened: Promise<void> = Promise.resolve();
   #life: Life = { number: 0 };
@@ -77,15 +61,9 @@ export class SqliteThread implements Closable {
   #closing: Promise<void> | null = null;
   #failedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(options: WorkerOptions, log: Log, rest: Rest | null = null) {
+  constructor(options: WorkerOptions, log: Log) {
     this.#options = options;
     this.#log = log;
-    this.#rest = rest;
-  }
-
-  /** Whether its worker ended for want of requests, and none was started since. */
-  get resting(): boolean {
-    return this.#rests && !this.#closing;
   }
 
   /** Starts the worker; rejects when the file cannot be opened. */
@@ -121,11 +99,6 @@ export class SqliteThread implements Closable {
     await this.#post(connection, ROLLBACK, '', [], life);
   }
 
-  /** Another operation of the worker; answers the number of rows it changed. */
-  async run(connection: number, operation: Operation, parameters: readonly Parameter[]): Promise<number> {
-    return (await this.#post(connection, operation, '', parameters))[4];
-  }
-
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -137,8 +110,6 @@ export class SqliteThread implements Closable {
   }
 
   async #close(): Promise<void> {
-    this.#cancelRest();
-    await this.#leaving;
     const worker = this.#worker;
     if (!worker) return;
     const exited = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
@@ -173,7 +144,6 @@ export class SqliteThread implements Closable {
     if (!this.#worker || this.#outbox.length === 0) return;
     const requests = this.#outbox;
     this.#outbox = [];
-    this.#used = true;
     this.#worker.postMessage(requests);
   }
 
@@ -189,9 +159,7 @@ export class SqliteThread implements Closable {
       execArgv: [],
     });
     this.#worker = worker;
-    this.#rests = false;
     this.#life = { number: this.#life.number + 1 };
-    this.#restLater();
     let crash: Error | null = null;
     this.#opened = new Promise((resolve, reject) => {
       worker.on('message', (message: readonly Answer[] | Opened) => {
@@ -222,28 +190,6 @@ export class SqliteThread implements Closable {
       const error = new ThreadLost('the database worker thread ended', { cause: crash });
       for (const { reject } of lost) reject(error);
     });
-  }
-
-  #restLater(): void {
-    this.#cancelRest();
-    const rest = this.#rest;
-    if (rest === null) return;
-    this.#used = true;
-    const afterMs = this.#life.number === 1 ? (rest.firstMs ?? rest.afterMs) : rest.afterMs;
-    const look = () => {
-      const worker = this.#worker;
-      if (worker === null || this.#closing) return;
-      if (this.#used || this.#pending.size > 0) {
-        this.#used = false;
-        this.#cancelRest = rest.clock.after(afterMs, look);
-        return;
-      }
-      this.#leaving = new Promise((resolve) => worker.once('exit', () => resolve()));
-      worker.postMessage([[0, 0, CLOSE, '', []] satisfies Request]);
-      this.#worker = null;
-      this.#rests = true;
-    };
-    this.#cancelRest = rest.clock.after(afterMs, look);
   }
 
   #answered(answer: Answer): void {

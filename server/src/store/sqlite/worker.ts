@@ -2,12 +2,10 @@
 import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
-import { insertLogs, type LogBatch } from './log-insert.ts';
 import {
   type Answer,
   CLOSE,
   type ConnectionOptions,
-  INSERT_LOGS,
   type Opened,
   QUERY,
   type Request,
@@ -94,8 +92,6 @@ function run(request: Request): Answer {
       case ROLLBACK:
         connection.rollback();
         return [id, true, NONE, [], 0];
-      case INSERT_LOGS:
-        return [id, true, NONE, [], insertLogs(connection, parameters as LogBatch)];
       case CLOSE:
         for (const each of connections.splice(0)) each.close();
         return [id, true, NONE, [], 0];

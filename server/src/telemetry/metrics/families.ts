@@ -113,7 +113,7 @@ export const FAMILIES = {
   },
   sluice_journal_bytes: {
     type: 'gauge',
-    help: 'Bytes of records in the journal that the log store does not have.',
+    help: 'Bytes of records in the journal that are in no log file yet.',
     labels: [],
     read: true,
   },
@@ -125,9 +125,21 @@ export const FAMILIES = {
   },
   sluice_log_lag_seconds: {
     type: 'gauge',
-    help: 'Time for which records have waited in the journal and the log store has taken none.',
+    help: 'Time for which records have waited in the journal and none came into log files.',
     labels: [],
     join: 'max',
+    read: true,
+  },
+  sluice_log_gap_records: {
+    type: 'gauge',
+    help: 'Records that the log keeper missed in the sequences of the processes, since the start.',
+    labels: [],
+    read: true,
+  },
+  sluice_keeper_restarts_total: {
+    type: 'counter',
+    help: 'Deaths of the log keeper, after which it is started again.',
+    labels: [],
     read: true,
   },
   sluice_metrics_overflow_total: {

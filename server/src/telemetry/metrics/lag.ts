@@ -10,35 +10,18 @@ const LOOKS = 60;
 export class Lag implements Closable {
   readonly #clock: Clock;
   readonly #late = new Float64Array(LOOKS);
-  readonly #unshipped: () => number;
-  readonly #shipped: () => number;
   #looks = 0;
   #due = 0;
-  #lastShipped = -1;
-  #movedAt: number;
   #cancel: () => void = () => {};
 
-  /**
-   * @param waiting bytes in the journal that the log store does not have
-   * @param shipped records that it has taken, since the start
-   */
-  constructor(clock: Clock, waiting: () => number, shipped: () => number) {
+  constructor(clock: Clock) {
     this.#clock = clock;
-    this.#unshipped = waiting;
-    this.#shipped = shipped;
-    this.#movedAt = clock.monotonic();
     this.#wait();
   }
 
   /** Longest delay of a timer in the last 15 seconds, seconds. */
   eventLoop(): number {
     return this.#late.reduce((most, late) => Math.max(most, late), 0) / 1_000;
-  }
-
-  /** Seconds for which something waits and nothing was taken. */
-  log(): number {
-    this.#look();
-    return (this.#clock.monotonic() - this.#movedAt) / 1_000;
   }
 
   async close(): Promise<void> {
@@ -50,15 +33,7 @@ export class Lag implements Closable {
     this.#cancel = this.#clock.after(EVERY_MS, () => {
       this.#late[this.#looks % LOOKS] = Math.max(0, this.#clock.monotonic() - this.#due);
       this.#looks += 1;
-      this.#look();
       this.#wait();
     });
-  }
-
-  #look(): void {
-    const shipped = this.#shipped();
-    if (this.#unshipped() > 0 && shipped === this.#lastShipped) return;
-    this.#lastShipped = shipped;
-    this.#movedAt = this.#clock.monotonic();
   }
 }

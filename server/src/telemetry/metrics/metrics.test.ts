@@ -346,31 +346,9 @@ describe('the answer', () => {
 });
 
 describe('lag', () => {
-  it('is how long records wait while the log store takes none', async () => {
-    const clock = new TestClock();
-    let [waiting, shipped] = [0, 0];
-    const lag = new Lag(
-      clock,
-      () => waiting,
-      () => shipped,
-    );
-    await clock.advance(10_000);
-    expect(lag.log()).toBe(0);
-    waiting = 100;
-    await clock.advance(5_000);
-    expect(lag.log()).toBeGreaterThanOrEqual(5);
-    shipped = 1;
-    expect(lag.log()).toBe(0);
-    await lag.close();
-  });
-
   it('of the event loop is the longest delay of the last 15 seconds', async () => {
     const clock = new TestClock();
-    const lag = new Lag(
-      clock,
-      () => 0,
-      () => 0,
-    );
+    const lag = new Lag(clock);
     await clock.advance(200);
     clock.jump(350);
     await clock.advance(1);
