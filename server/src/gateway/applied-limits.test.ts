@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { accountWith, callerWith, ORGANISATION, WORKSPACE, workspaceWith } from '../../test/support/caller.ts';
 import { testExchange } from '../../test/support/exchange.ts';
-import { termsWith } from '../../test/support/ledger-node.ts';
+import { limitSpecWith } from '../../test/support/ledger-node.ts';
 import { ratePolicyRow, usagePolicyRow } from '../../test/support/policies.ts';
 import type { Principal } from '../auth/principal.ts';
 import { limitedEntity } from '../limits/admission.ts';
@@ -14,17 +14,17 @@ const PLACE = { workspaceId: WORKSPACE, workspaceSlug: 'w', organisationId: ORGA
 const ROWS = { organisation_id: ORGANISATION, workspace_id: WORKSPACE };
 const RATE = [{ type: 'requests', unit: 'rpm', value: 5 }] as const;
 const entity = (kind: 'workspace' | 'provider', id: string) => limitedEntity(kind, id, id, RATE);
-const terms = (ownerKind: 'workspace' | 'provider', ownerId: string) => termsWith({ ownerKind, ownerId });
+const spec = (ownerKind: 'workspace' | 'provider', ownerId: string) => limitSpecWith({ ownerKind, ownerId });
 
 const everywhere = [{ key: 'workspace_id', value: WORKSPACE }];
 const snapshot = workspaceWith({
   rateLimits: entity('workspace', 'w'),
-  usageLimits: [terms('workspace', 'w')],
+  usageLimits: [spec('workspace', 'w')],
   ratePolicies: compileRatePolicies([ratePolicyRow(ROWS, 'rate-1', everywhere)], PLACE),
   usagePolicies: compileUsagePolicies([usagePolicyRow(ROWS, 'usage-1', everywhere)], PLACE),
 });
 const provider = entity('provider', 'p');
-const stored = accountWith({ rateLimits: provider === null ? [] : [provider], usageLimits: [terms('provider', 'p')] });
+const stored = accountWith({ rateLimits: provider === null ? [] : [provider], usageLimits: [spec('provider', 'p')] });
 
 function callOf(principal: Principal) {
   const x = testExchange();

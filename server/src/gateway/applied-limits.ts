@@ -36,13 +36,13 @@ export function rateLimitsOf(call: LimitedCall, policies: RatePolicyIndex | null
 
 /** Usage limits of the key, the workspace, the account and the policies, in this order. */
 export function usageLimitsOf({ principal, snapshot, stored, facts, scope }: LimitedCall): LimitSpec[] {
-  const terms: LimitSpec[] = [];
+  const specs: LimitSpec[] = [];
   const own = principal.usageLimits === null ? null : callerTerms(principal);
-  if (own !== null) terms.push(own);
-  terms.push(...snapshot.usageLimits);
-  if (stored !== null) terms.push(...stored.usageLimits);
-  if (snapshot.usagePolicies !== null) addUsageLimits(snapshot.usagePolicies, facts(), terms, scope);
-  return terms;
+  if (own !== null) specs.push(own);
+  specs.push(...snapshot.usageLimits);
+  if (stored !== null) specs.push(...stored.usageLimits);
+  if (snapshot.usagePolicies !== null) addUsageLimits(snapshot.usagePolicies, facts(), specs, scope);
+  return specs;
 }
 
 /** Whom the limits that a caller brings along belong to: its key, or the subject of its token. */
@@ -56,11 +56,11 @@ const known = new WeakMap<Principal, LimitSpec | null>();
 
 /** The limit of a key, or of a token's claims, is the same for all its requests. */
 function callerTerms(principal: Principal): LimitSpec | null {
-  let terms = known.get(principal);
-  if (terms === undefined) {
+  let spec = known.get(principal);
+  if (spec === undefined) {
     const owner = limitOwner(principal);
-    terms = owner === null ? null : limitSpec({ ...owner, at: principal.changedAt ?? 0 }, principal.usageLimits);
-    known.set(principal, terms);
+    spec = owner === null ? null : limitSpec({ ...owner, at: principal.changedAt ?? 0 }, principal.usageLimits);
+    known.set(principal, spec);
   }
-  return terms;
+  return spec;
 }

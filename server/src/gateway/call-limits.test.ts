@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { callerWith, ownAdmission, ownLedger, workspaceWith } from '../../test/support/caller.ts';
 import { testExchange } from '../../test/support/exchange.ts';
-import { termsWith } from '../../test/support/ledger-node.ts';
+import { limitSpecWith } from '../../test/support/ledger-node.ts';
 import type { Principal } from '../auth/principal.ts';
 import { TestClock } from '../kernel/clock.ts';
 import type { LimitSpec } from '../limits/ledger/limit-spec.ts';
@@ -40,9 +40,9 @@ function call(budgets: readonly LimitSpec[], more: Partial<Principal> = {}) {
   };
 }
 
-const terms = (type: LimitSpec['type'], limit: number) => {
+const spec = (type: LimitSpec['type'], limit: number) => {
   callers += 1;
-  return termsWith({ ownerKind: 'workspace', ownerId: `w-${callers}`, type, limit });
+  return limitSpecWith({ ownerKind: 'workspace', ownerId: `w-${callers}`, type, limit });
 };
 const left = ({ limits }: ReturnType<typeof call>) => limits.usageReservation?.states[0]?.left;
 
@@ -56,7 +56,7 @@ it('a call over its rate is refused, and the refusal names the limit in the reco
 
 it('a call refused by a usage limit gives back its place in the rate limits', async () => {
   const rateLimits = [{ type: 'requests', unit: 'rpm', value: 2 }] as const;
-  const shared = terms('tokens', 10);
+  const shared = spec('tokens', 10);
   const before = call([shared]);
   await before.reserve();
   await before.settle({ cost: 1, tokens: 10 });
@@ -64,11 +64,11 @@ it('a call refused by a usage limit gives back its place in the rate limits', as
   await refused.admit();
   await expect(refused.reserve()).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
   expect([refused.limits.quota?.requests?.remaining, refused.limits.usageReservation]).toEqual([2, null]);
-  expect(refused.limits.exhausted?.terms.type).toBe('tokens');
+  expect(refused.limits.exhausted?.spec.type).toBe('tokens');
 });
 
 it('a call that used less than was reserved gives back the rest', async () => {
-  const shared = terms('tokens', 10);
+  const shared = spec('tokens', 10);
   const first = call([shared]);
   await first.reserve();
   await first.settle({ cost: 1, tokens: 2 });
@@ -79,7 +79,7 @@ it('a call that used less than was reserved gives back the rest', async () => {
 });
 
 it('a call that was refused later has used nothing, no request either', async () => {
-  const shared = terms('requests', 1);
+  const shared = spec('requests', 1);
   const first = call([shared]);
   await first.reserve();
   await first.settle(null);
@@ -88,9 +88,9 @@ it('a call that was refused later has used nothing, no request either', async ()
 
 it('what has no known price is refused under a limit on cost that says so, by its name', async () => {
   const unknown = { ...estimate, cost: null };
-  const denied = call([terms('cost', 100)]).reserve(unknown, 'deny');
+  const denied = call([spec('cost', 100)]).reserve(unknown, 'deny');
   await expect(denied).rejects.toMatchObject({ unpriced: true, message: expect.stringContaining('echo/say') });
-  await expect(call([terms('cost', 100)]).reserve(unknown)).resolves.toBeUndefined();
+  await expect(call([spec('cost', 100)]).reserve(unknown)).resolves.toBeUndefined();
 });
 
 it('a call under no limit asks none', async () => {

@@ -97,10 +97,10 @@ export async function reserveCall(
   estimate: CallEstimate,
 ): Promise<void> {
   const call = appliesTo(request, facts);
-  const terms = usageLimitsOf(call);
-  if (terms.length === 0) return;
+  const specs = usageLimitsOf(call);
+  if (specs.length === 0) return;
   try {
-    const charges = terms.map((one) => chargeOf(one, estimate, unpriced));
+    const charges = specs.map((one) => chargeOf(one, estimate, unpriced));
     const { tokens, bounded } = estimate;
     limits.facts = { ...limits.facts, estimate: { cost: estimate.cost ?? 0, tokens, bounded } };
     limits.facts.usage_at = orderingTimestamp(storeClock.now());
@@ -113,14 +113,14 @@ export async function reserveCall(
 }
 
 function chargeOf(
-  terms: LimitSpec,
+  spec: LimitSpec,
   { name, cost, tokens, bounded }: CallEstimate,
   rule: GatewayServices['unpriced'],
 ): LimitCharge {
-  if (terms.type === 'requests') return { terms, amount: 1, bounded: true };
-  if (terms.type === 'tokens') return { terms, amount: tokens, bounded };
-  if (cost === null && (terms.unpriced ?? rule) === 'deny') throw unpricedRefused(terms, name);
-  return { terms, amount: Math.min(MAX_UNITS, cost ?? 0), bounded: bounded && cost !== null };
+  if (spec.type === 'requests') return { spec, amount: 1, bounded: true };
+  if (spec.type === 'tokens') return { spec, amount: tokens, bounded };
+  if (cost === null && (spec.unpriced ?? rule) === 'deny') throw unpricedRefused(spec, name);
+  return { spec, amount: Math.min(MAX_UNITS, cost ?? 0), bounded: bounded && cost !== null };
 }
 
 /**

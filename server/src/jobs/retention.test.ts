@@ -1,6 +1,6 @@
 /** What the store forgets by itself, and what it never does. On both engines. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { booksStore, ORGANISATION, termsWith, WORKSPACE } from '../../test/support/ledger-node.ts';
+import { booksStore, limitSpecWith, ORGANISATION, WORKSPACE } from '../../test/support/ledger-node.ts';
 import { usagePolicyRow } from '../../test/support/policies.ts';
 import { TestClock } from '../kernel/clock.ts';
 import { BucketTransaction } from '../limits/ledger/bucket-transaction.ts';
@@ -41,9 +41,15 @@ describe.each(['sqlite', 'postgres'] as const)('what is forgotten on %s', (engin
     const used = async (ownerId: string, ownerKind: 'policy' | 'key', amount: number, period: string | null = null) =>
       tables.systemWrite(async (tx) => {
         const now = clock.now();
-        const book = await BucketTransaction.open(tx, PLACE, termsWith({ ownerId, ownerKind, period }), clock, now);
-        await book.settle(tx, {
-          window: book.row.window_no,
+        const transaction = await BucketTransaction.open(
+          tx,
+          PLACE,
+          limitSpecWith({ ownerId, ownerKind, period }),
+          clock,
+          now,
+        );
+        await transaction.settle(tx, {
+          window: transaction.row.window_no,
           lease: 'none',
           reserved: 0,
           used: amount,
@@ -52,7 +58,7 @@ describe.each(['sqlite', 'postgres'] as const)('what is forgotten on %s', (engin
           unpriced: 0,
           giveBack: false,
         });
-        await book.close(tx, now);
+        await transaction.close(tx, now);
       });
     const row = { organisation_id: ORGANISATION, workspace_id: WORKSPACE };
     await tables.systemWrite((tx) =>

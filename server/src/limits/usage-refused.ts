@@ -21,13 +21,13 @@ export class UsageRefused extends LimitRefused {
 
   constructor(
     message: string,
-    terms: LimitSpec,
+    spec: LimitSpec,
     state: UsageLimitState | null,
     retryAfter: number | null,
     committed?: number,
     unpriced = false,
   ) {
-    const { ownerKind: kind, ownerId: id, valueKey } = terms;
+    const { ownerKind: kind, ownerId: id, valueKey } = spec;
     super(
       'usage_limit_exceeded',
       message,
@@ -78,11 +78,11 @@ export function limitName({ ownerKind, label, valueKey }: LimitSpec): {
 }
 
 /** A limit that does not let pass what has no known price. */
-export function unpricedRefused(terms: LimitSpec, model: string): UsageRefused {
-  const { limit, whom } = limitName(terms);
+export function unpricedRefused(spec: LimitSpec, model: string): UsageRefused {
+  const { limit, whom } = limitName(spec);
   return new UsageRefused(
     `${limit} refuses models without a known price${whom}, and none is known for ${model}. Give the model a price in its integration, or set what the limit does with unpriced models.`,
-    terms,
+    spec,
     null,
     null,
     undefined,

@@ -92,23 +92,23 @@ function usageHeaders(x: Uses<never, 'storeClock'>, states: readonly UsageLimitS
   for (const type of ['cost', 'tokens', 'requests'] as const) {
     let least: UsageLimitState | null = null;
     for (const state of states) {
-      if (state.terms.type === type && (least === null || state.left < least.left)) least = state;
+      if (state.spec.type === type && (least === null || state.left < least.left)) least = state;
     }
     if (least === null) continue;
     const name = `x-gateway-limit-usage-${type}`;
-    const { terms, left: remaining, resetsAt } = least;
+    const { spec, left: remaining, resetsAt } = least;
     into.push(
       `${name}-limit`,
-      shown(type, terms.limit),
+      shown(type, spec.limit),
       `${name}-remaining`,
-      shown(type, Math.min(remaining, terms.limit)),
+      shown(type, Math.min(remaining, spec.limit)),
     );
     if (resetsAt === null) continue;
     into.push(`${name}-reset`, String(Math.max(1, Math.ceil((resetsAt - x.services.storeClock.now()) / 1000))));
   }
 }
 
-function shown(type: UsageLimitState['terms']['type'], amount: number): string {
+function shown(type: UsageLimitState['spec']['type'], amount: number): string {
   if (type !== 'cost') return String(amount);
   const fraction = String(amount % MICROS)
     .padStart(6, '0')

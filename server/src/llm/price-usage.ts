@@ -46,7 +46,7 @@ export interface PricedUsage {
   /** The last price that is known, for the record. */
   readonly price: Price | null;
   /** What a limit that sets prices is charged; null where it sets none, or every price is known. */
-  chargeAt(terms: LimitSpec): { readonly cost: Cost; readonly price: Price } | null;
+  chargeAt(spec: LimitSpec): { readonly cost: Cost; readonly price: Price } | null;
 }
 
 /**
@@ -85,8 +85,8 @@ export function priceUsage(
     },
     cost: unknown.length > 0 ? null : sum,
     price,
-    chargeAt(terms) {
-      const set = unpriced && usage !== null ? unpricedRate(x, terms) : null;
+    chargeAt(spec) {
+      const set = unpriced && usage !== null ? unpricedRate(x, spec) : null;
       const cost = set === null ? null : sumOf([...unknown.map((one) => costMicros(set, one)), ...known]);
       return set === null || cost === null ? null : { cost, price: set };
     },
@@ -104,8 +104,8 @@ function priceOf(x: Uses<'request', 'pricer'>, { target, model, answered }: Part
 }
 
 /** The price that a limit, or else the installation, sets for models whose price is not known; null where it serves them unpriced. */
-export function unpricedRate(x: Uses<never, 'unpriced'>, terms: LimitSpec): Price | null {
-  const rule = terms.unpriced ?? x.services.unpriced;
+export function unpricedRate(x: Uses<never, 'unpriced'>, spec: LimitSpec): Price | null {
+  const rule = spec.unpriced ?? x.services.unpriced;
   return typeof rule === 'object' ? setPrice(rule) : null;
 }
 
@@ -114,8 +114,8 @@ export function usedUnder({ used, chargeAt }: PricedUsage): ActualUse {
   if (used.unpriced === 0) return used;
   return {
     ...used,
-    charge(terms) {
-      const set = chargeAt(terms);
+    charge(spec) {
+      const set = chargeAt(spec);
       return set === null ? used : { cost: set.cost.micros, carry: set.cost.carry, unpriced: 0 };
     },
   };

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { CANARY, MASK, ok, onBothStores, unique } from '../../test/support/accounts.ts';
-import { termsWith } from '../../test/support/ledger-node.ts';
+import { limitSpecWith } from '../../test/support/ledger-node.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import { BucketTransaction } from '../limits/ledger/bucket-transaction.ts';
@@ -61,10 +61,10 @@ onBothStores((on) => {
       await tx.update('guardrail_versions', { id: version_id, organisation_id }, { checks });
       const inline = { input_guardrails: [{ 'default.webhook': { webhookURL: URL_WITH_TOKEN } }] };
       await tx.update('config_versions', { id: saved.version_id, organisation_id }, { config: inline });
-      const terms = termsWith({ ownerId: policyId, ownerKind: 'policy' });
+      const spec = limitSpecWith({ ownerId: policyId, ownerKind: 'policy' });
       const place = { organisationId: organisation_id, workspaceId: workspace_id };
-      const book = await BucketTransaction.open(tx, place, terms, systemClock, systemClock.now());
-      await book.close(tx, systemClock.now());
+      const transaction = await BucketTransaction.open(tx, place, spec, systemClock, systemClock.now());
+      await transaction.close(tx, systemClock.now());
       for (let i = 0; i < 201; i++) {
         await tx.insert('alert_deliveries', {
           id: `${slug} ${i}`,
@@ -72,7 +72,7 @@ onBothStores((on) => {
           workspace_id,
           owner_kind: 'policy',
           owner_id: policyId,
-          bucket_id: book.row.id,
+          bucket_id: transaction.row.id,
           window_no: 0,
           kind: 'exhausted',
           channel: 'webhook',

@@ -23,8 +23,8 @@ export async function usageOf(
   const byKey = new Map(rows.map((row) => [`${row.owner_id} ${row.bucket_key}`, row]));
   const several = kind === 'workspace';
   return (id, limit) => {
-    const terms = limitSpec({ kind, id, label: '', at: 0 }, limit, several);
-    return terms === null ? undefined : byKey.get(`${id} ${terms.bucketKey}`);
+    const spec = limitSpec({ kind, id, label: '', at: 0 }, limit, several);
+    return spec === null ? undefined : byKey.get(`${id} ${spec.bucketKey}`);
   };
 }
 
@@ -36,8 +36,8 @@ export async function accessUsage(
   const rows = await tx.list('usage_buckets', { where: { owner_kind: 'integration', owner_id: integrationId } });
   const byKey = new Map(rows.map((row) => [`${row.workspace_id} ${row.bucket_key}`, row]));
   return (workspaceId, limit) => {
-    const terms = limitSpec({ kind: 'integration', id: integrationId, label: '', at: 0 }, limit);
-    return terms === null ? undefined : byKey.get(`${workspaceId} ${terms.bucketKey}`);
+    const spec = limitSpec({ kind: 'integration', id: integrationId, label: '', at: 0 }, limit);
+    return spec === null ? undefined : byKey.get(`${workspaceId} ${spec.bucketKey}`);
   };
 }
 
@@ -108,22 +108,22 @@ export async function followUpdate(
   });
   if (buckets.length === 0) return null;
   const now = clock.now();
-  const terms = new Map<string, LimitSpec>();
+  const specs = new Map<string, LimitSpec>();
   const limits = [owner.usage_limits ?? []].flat() as UsageLimit[];
   for (const limit of limits) {
     const one = limitSpec(owner, limit, owner.kind === 'workspace');
-    if (one !== null) terms.set(one.bucketKey, one);
+    if (one !== null) specs.set(one.bucketKey, one);
   }
   let exhausted = false;
   for (const bucket of buckets) {
-    const book = BucketTransaction.of(bucket, clock);
-    book.turn(now);
-    const next = terms.get(bucket.bucket_key);
-    if (next !== undefined) book.adopt({ ...next, at: Math.max(next.at, bucket.terms_at + 1) }, now);
-    else if (bucket.credit_limit !== MAX_UNITS) book.retire(now);
-    if (reset && next !== undefined) book.reset(now);
-    exhausted ||= next !== undefined && book.row.status === 'exhausted';
-    await book.close(tx, now);
+    const transaction = BucketTransaction.of(bucket, clock);
+    transaction.turn(now);
+    const next = specs.get(bucket.bucket_key);
+    if (next !== undefined) transaction.adopt({ ...next, at: Math.max(next.at, bucket.terms_at + 1) }, now);
+    else if (bucket.credit_limit !== MAX_UNITS) transaction.retire(now);
+    if (reset && next !== undefined) transaction.reset(now);
+    exhausted ||= next !== undefined && transaction.row.status === 'exhausted';
+    await transaction.close(tx, now);
   }
   return exhausted;
 }

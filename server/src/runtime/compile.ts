@@ -303,7 +303,7 @@ function compileAccount(parts: {
     usageLimits: [
       limitSpec({ kind: parts.kind, id: row.id, label: row.slug, at: row.last_updated_at }, row.usage_limits),
       parts.accessBudget,
-    ].filter((terms) => terms !== null),
+    ].filter((spec) => spec !== null),
     broken,
   };
 }

@@ -99,12 +99,12 @@ export interface ObjectAnswer {
 }
 
 export interface Counted {
-  readonly terms: readonly LimitSpec[];
+  readonly specs: readonly LimitSpec[];
   /** As policies see it. */
   readonly metadata: Readonly<Record<string, string>> | null;
 }
 
-export const UNLIMITED: Counted = { terms: [], metadata: null };
+export const UNLIMITED: Counted = { specs: [], metadata: null };
 
 /** Throws SluiceError for every refusal. */
 export interface ObjectHandler {

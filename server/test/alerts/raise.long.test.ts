@@ -13,7 +13,7 @@ import { organisationRow, tenantRows, workspaceRow } from '../../src/store/confo
 import { loadKeyring } from '../../src/store/keyring.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import type { LimitOwner } from '../../src/store/schema.ts';
-import { booksStore, ORGANISATION, termsWith, WORKSPACE } from '../support/ledger-node.ts';
+import { booksStore, limitSpecWith, ORGANISATION, WORKSPACE } from '../support/ledger-node.ts';
 
 const macs = await loadKeyring({ masterKey: randomBytes(32).toString('base64'), masterKeyFile: '', create: true });
 
@@ -35,7 +35,7 @@ interface World {
   readonly clock: TestClock;
   raise(): Promise<void>;
   /** Uses so much under the terms, as a settled request does. */
-  use(terms: LimitSpec, amount: number, more?: { unpriced?: number }): Promise<void>;
+  use(spec: LimitSpec, amount: number, more?: { unpriced?: number }): Promise<void>;
   audits(): Promise<{ alert: string; window: number; current_usage: number; resource: string; id: string | null }[]>;
   deliveries(): Promise<{ kind: string; to: string; window: number }[]>;
 }
@@ -48,9 +48,9 @@ async function world(engine: 'sqlite' | 'postgres'): Promise<World> {
     tables,
     clock,
     raise: () => raiseAlerts(options),
-    use: (terms, amount, more = {}) =>
+    use: (spec, amount, more = {}) =>
       tables.systemWrite(async (tx) => {
-        const book = await BucketTransaction.open(tx, PLACE, terms, clock, clock.now());
+        const book = await BucketTransaction.open(tx, PLACE, spec, clock, clock.now());
         const { window_no: window } = book.row;
         const done = {
           window,
@@ -101,7 +101,7 @@ function useAll(tables: Tables, clock: TestClock, name: string, count: number): 
       const book = await BucketTransaction.open(
         tx,
         PLACE,
-        termsWith({ bucketKey: `${name} ${i}`, limit: 10 }),
+        limitSpecWith({ bucketKey: `${name} ${i}`, limit: 10 }),
         clock,
         clock.now(),
       );
@@ -115,16 +115,16 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
   it('crossing the threshold, being used up and an unknown price are told once for each window', async () => {
     const { tables, clock, use, raise, audits, deliveries } = await world(engine);
     await settings(tables, { emails: ['ops@org.example'] });
-    const terms = termsWith({ limit: 10, alert: 8, period: 'days:1' });
-    await use(terms, 7);
+    const spec = limitSpecWith({ limit: 10, alert: 8, period: 'days:1' });
+    await use(spec, 7);
     await raise();
     expect(await audits()).toEqual([]);
-    await use(terms, 1);
+    await use(spec, 1);
     await raise();
     await raise();
-    await use(terms, 1, { unpriced: 1 });
-    await use(terms, 1, { unpriced: 1 });
-    await use(terms, 5);
+    await use(spec, 1, { unpriced: 1 });
+    await use(spec, 1, { unpriced: 1 });
+    await use(spec, 5);
     await raise();
     await raise();
     const told = (await audits()).map(({ alert, window }) => `${alert} ${window}`);
@@ -132,7 +132,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     expect(await deliveries()).toHaveLength(3);
 
     clock.jump(86_400_000);
-    await use(terms, 20, { unpriced: 1 });
+    await use(spec, 20, { unpriced: 1 });
     await raise();
     await raise();
     expect(
@@ -147,9 +147,9 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
   it('a raised limit and a reset let alerts be raised again', async () => {
     const { tables, clock, use, raise, audits, deliveries } = await world(engine);
     await settings(tables, { emails: ['ops@org.example'] });
-    await use(termsWith({ limit: 10, alert: 8 }), 10);
+    await use(limitSpecWith({ limit: 10, alert: 8 }), 10);
     await raise();
-    const raised = termsWith({ limit: 20, alert: 18, at: 2 });
+    const raised = limitSpecWith({ limit: 20, alert: 18, at: 2 });
     await use(raised, 5);
     await raise();
     expect(await audits()).toHaveLength(2);
@@ -173,7 +173,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
   it('two leaders at the same time raise each of 40 alerts once', async () => {
     const { tables, clock, use, audits, deliveries } = await world(engine);
     await settings(tables, { emails: ['ops@org.example'] });
-    for (let i = 0; i < 20; i++) await use(termsWith({ bucketKey: `b${i}`, limit: 10, alert: 5 }), 10);
+    for (let i = 0; i < 20; i++) await use(limitSpecWith({ bucketKey: `b${i}`, limit: 10, alert: 5 }), 10);
     const options = { tables, clock, log: silentLog, macs, publicUrl: () => '' };
     await Promise.all([raiseAlerts(options), raiseAlerts(options), raiseAlerts(options)]);
     await raiseAlerts(options);
@@ -191,7 +191,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     await spend('first', MAX_ALERTS_PER_HOUR + 5);
     expect(await audits()).toHaveLength(MAX_ALERTS_PER_HOUR + 5);
     expect(await deliveries()).toHaveLength(2 * MAX_ALERTS_PER_HOUR);
-    await use(termsWith({ ownerId: 'policy-2', limit: 10 }), 10);
+    await use(limitSpecWith({ ownerId: 'policy-2', limit: 10 }), 10);
     await raise();
     expect(await deliveries()).toHaveLength(2 * MAX_ALERTS_PER_HOUR + 2);
     clock.jump(3_600_000);
@@ -201,7 +201,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
 
   it('an alert without recipients is kept once to be listed, and is never due', async () => {
     const { tables, clock, use, raise, audits } = await world(engine);
-    await use(termsWith({ limit: 10 }), 10);
+    await use(limitSpecWith({ limit: 10 }), 10);
     await raise();
     await raise();
     const kept = () => tables.systemRead((tx) => tx.list('alert_deliveries', {}));
@@ -219,7 +219,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
     await tables.systemWrite(async (tx) => {
       await tx.insert('organisations', organisationRow(other.organisationId));
       await tx.insert('workspaces', workspaceRow(other.organisationId, other.workspaceId));
-      const book = await BucketTransaction.open(tx, other, termsWith({ limit: 1 }), clock, clock.now() + 1000);
+      const book = await BucketTransaction.open(tx, other, limitSpecWith({ limit: 1 }), clock, clock.now() + 1000);
       await book.settle(tx, ONE);
       await book.close(tx, clock.now() + 1000);
     });
@@ -239,7 +239,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
   it('a leader that is killed before the commit leaves nothing behind, and the next one does it all once', async () => {
     const { tables, clock, use, audits, deliveries } = await world(engine);
     await settings(tables, { emails: ['ops@org.example'], webhook_url: 'https://hook.example/a' });
-    await use(termsWith({ limit: 10, alert: 5 }), 10);
+    await use(limitSpecWith({ limit: 10, alert: 5 }), 10);
     const options = { tables, clock, log: silentLog, macs, publicUrl: () => '' };
     // Killed at each of its statements in turn: a transaction that does not reach its end is undone.
     for (let step = 0; step < 12; step++) {
@@ -279,7 +279,7 @@ describe.each(['sqlite', 'postgres'] as const)('alerts on %s', (engine) => {
   it('an alert that cannot be raised does not hold up those behind it', async () => {
     const { tables, clock, use, audits } = await world(engine);
     for (let i = 0; i < 3; i++) {
-      await use(termsWith({ bucketKey: `b${i}`, limit: 10 }), 10);
+      await use(limitSpecWith({ bucketKey: `b${i}`, limit: 10 }), 10);
       clock.jump(1000);
     }
     const [first] = await tables.systemRead((tx) => tx.list('usage_buckets', { orderBy: [['created_at', 'asc']] }));
@@ -333,7 +333,7 @@ describe('whom an alert goes to', () => {
         const policy = { alert_emails: ['policy@own.example'], alert_webhook_url: 'https://policy.example/hook' };
         await tx.insert('usage_policies', { ...rows.usage_policies, id: 'owner', ...policy });
       });
-      await use(termsWith({ ownerKind: kind, ownerId: 'owner', limit: 10 }), 10);
+      await use(limitSpecWith({ ownerKind: kind, ownerId: 'owner', limit: 10 }), 10);
       await raise();
       expect(await audits()).toMatchObject([
         { alert: 'exhausted', resource: resourceType(KINDS[kind].resource), id: 'owner' },
@@ -351,7 +351,7 @@ describe('whom an alert goes to', () => {
       { emails: ['org@a.example'], webhook_url: 'https://org.example/' },
       { emails: ['team@a.example'] },
     );
-    await use(termsWith({ limit: 1 }), 1);
+    await use(limitSpecWith({ limit: 1 }), 1);
     await raise();
     expect((await deliveries()).map(({ to }) => to)).toEqual(['https://org.example/', 'team@a.example']);
   });
@@ -371,7 +371,7 @@ describe('whom an alert goes to', () => {
       const { usage_policies: policy } = tenantRows('org-2', 'ws-2', 'foreign');
       await tx.insert('usage_policies', { ...policy, id: 'policy-1', alert_emails: ['policy@b.example'] });
     });
-    await use(termsWith({ limit: 1 }), 1);
+    await use(limitSpecWith({ limit: 1 }), 1);
     await raise();
     const rows = await tables.systemRead((tx) => tx.list('alert_deliveries'));
     expect(rows.map(({ recipient }) => recipient)).toEqual(['own@a.example']);
@@ -384,7 +384,7 @@ it('the leader raises alerts by itself, and gives way when it is closed', async 
   const options = { tables, clock: systemClock, log: silentLog, macs, publicUrl: () => '' };
   const jobs = own(startUsageLimits({ ...options, node: 'a' }));
   await tables.systemWrite(async (tx) => {
-    const book = await BucketTransaction.open(tx, PLACE, termsWith({ limit: 1 }), systemClock, systemClock.now());
+    const book = await BucketTransaction.open(tx, PLACE, limitSpecWith({ limit: 1 }), systemClock, systemClock.now());
     const done = { window: 1, lease: '', reserved: 0, used: 1, carry: 0, requests: 1, unpriced: 0, giveBack: false };
     await book.settle(tx, done);
     await book.close(tx, systemClock.now());

@@ -27,7 +27,7 @@ const tenant = systemTenant(ORGANISATION, WORKSPACE);
 
 export const NOTHING: ActualUse = { cost: 0, carry: 0, tokens: 0, requests: 0, unpriced: 0 };
 
-export function termsWith(more: Partial<LimitSpec> = {}): LimitSpec {
+export function limitSpecWith(more: Partial<LimitSpec> = {}): LimitSpec {
   return {
     ownerKind: 'policy',
     ownerId: 'policy-1',

@@ -15,7 +15,7 @@ import type { UsageRow } from '../../src/training/usage/rows.ts';
 import { runUsageTurn, type UsageServices } from '../../src/training/usage/work.ts';
 import { type BatchWorld, batchWorld, chatLine, Killed, read } from '../support/batch-store.ts';
 import { ENGINES } from '../support/job-store.ts';
-import { audited, termsWith } from '../support/ledger-node.ts';
+import { audited, limitSpecWith } from '../support/ledger-node.ts';
 
 const DAY = 86_400_000;
 
@@ -41,15 +41,15 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
   /** Limits of this test alone, with their buckets, as the request that begins an object leaves them. */
   async function limits(...given: Partial<LimitSpec>[]): Promise<LimitSpec[]> {
     counter += 1;
-    const terms = given.map((one) => termsWith({ ownerId: `p-${counter}`, bucketKey: one.type ?? 'cost', ...one }));
+    const specs = given.map((one) => limitSpecWith({ ownerId: `p-${counter}`, bucketKey: one.type ?? 'cost', ...one }));
     await world.store.tables.systemWrite(async (tx) => {
       const now = world.clock.now();
-      for (const one of terms) {
+      for (const one of specs) {
         const place = { organisationId: 'o1', workspaceId: 'w1' };
         await (await BucketTransaction.open(tx, place, one, world.clock, now)).close(tx, now);
       }
     });
-    return terms;
+    return specs;
   }
   const counted = async () => {
     const rows = await world.store.tables.systemRead((tx) =>
@@ -66,9 +66,9 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
       ]),
     );
   };
-  const callWith = (terms: readonly LimitSpec[], body: object): ObjectCall => ({
+  const callWith = (specs: readonly LimitSpec[], body: object): ObjectCall => ({
     ...world.call({ body }),
-    limits: async () => ({ terms, metadata: { team: 'search' } }),
+    limits: async () => ({ specs, metadata: { team: 'search' } }),
   });
 
   const services = (): UsageServices => ({
@@ -136,7 +136,7 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
   }
 
   describe('a batch of Sluice that a provider runs', () => {
-    const made = async (terms: readonly LimitSpec[], lines = 3, more: object = {}) => {
+    const made = async (specs: readonly LimitSpec[], lines = 3, more: object = {}) => {
       const input = await world.input(
         Array.from({ length: lines }, (_, i) => chatLine(`l-${i}`, `line ${i}`, { max_tokens: 50 })).join('\n'),
       );
@@ -148,16 +148,16 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
         gateway_options: { 'x-gateway-virtual-key': 'sb' },
         ...more,
       };
-      return read(await world.batches.create(callWith(terms, body)));
+      return read(await world.batches.create(callWith(specs, body)));
     };
 
     it('its lines are reserved before it is uploaded, and booked and recorded when it has ended', async () => {
-      const terms = await limits(
+      const specs = await limits(
         { type: 'cost', limit: 10_000_000 },
         { type: 'tokens', limit: 10_000 },
         { type: 'requests', limit: 100 },
       );
-      const batch = await made(terms);
+      const batch = await made(specs);
       await world.turn(batch.id);
       const reserved = await counted();
       expect(reserved.requests).toEqual([0, 3]);
@@ -191,10 +191,10 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     });
 
     it('killed anywhere, it is booked once', async () => {
-      const terms = await limits({ type: 'requests', limit: 1_000_000 });
+      const specs = await limits({ type: 'requests', limit: 1_000_000 });
       let sum = 0;
       for (let fuse = 1; fuse < 60; fuse++) {
-        const batch = await made(terms, 2);
+        const batch = await made(specs, 2);
         world.fuse = fuse;
         await world.drive(batch.id);
         const survived = world.fuse !== null;
@@ -207,10 +207,10 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     });
 
     it('a limit that is used up before it is uploaded ends it, and the provider never hears of it', async () => {
-      const terms = await limits({ type: 'tokens', limit: 10 });
-      const first = await made(terms);
+      const specs = await limits({ type: 'tokens', limit: 10 });
+      const first = await made(specs);
       await world.turn(first.id);
-      const second = await made(terms);
+      const second = await made(specs);
       const done = await world.drive(second.id);
       expect(done).toMatchObject({ status: 'failed', errors: { data: [{ code: 'usage_limit_exceeded' }] } });
       expect((await world.row(second.id)).upstream_id).toBeNull();
@@ -219,15 +219,15 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     });
 
     it('a cancelled one counts what it had answered, one that never reached the provider nothing', async () => {
-      const terms = await limits({ type: 'cost', limit: 10_000_000 });
-      const batch = await made(terms);
+      const specs = await limits({ type: 'cost', limit: 10_000_000 });
+      const batch = await made(specs);
       await world.batches.cancel(world.call({ params: { batch_id: batch.id } }));
       expect(await world.drive(batch.id)).toMatchObject({ status: 'cancelled' });
       expect(await counted()).toEqual({ cost: [0, 0, 0] });
     });
 
     it('an output that nobody can read is marked unpriced, and told in the record', async () => {
-      const terms = await limits({ type: 'cost', limit: 10_000_000 });
+      const specs = await limits({ type: 'cost', limit: 10_000_000 });
       const own = world.local;
       world.local = (tenant) => {
         const adapter = own(tenant) as Required<TrainingAdapter>;
@@ -239,7 +239,7 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
         const output = () => Promise.reject(new SluiceError('invalid_request', 'no output'));
         return { ...adapter, batches: { ...adapter.batches, retrieve, output } };
       };
-      const batch = await made(terms);
+      const batch = await made(specs);
       expect(await world.drive(batch.id)).toMatchObject({ status: 'expired' });
       expect(await counted()).toEqual({ cost: [0, 0, 1] });
       await work(batch.id);
@@ -298,11 +298,11 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
       ...more,
     });
     async function follow(
-      terms: readonly LimitSpec[],
+      specs: readonly LimitSpec[],
       kind: 'batch' | 'job' = 'batch',
       id = `up-${++claims}`,
     ): Promise<string> {
-      const call = callWith(terms, {});
+      const call = callWith(specs, {});
       const account = await call.accountOf('sb');
       const endpoint = kind === 'batch' ? '/v1/chat/completions' : null;
       await begun(world.services, call, { account }, { kind, model: 'echo', endpoint }, async () => ({ id }));
@@ -311,12 +311,12 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     }
 
     it('is looked at less and less often until it ends, then read, booked and recorded, though nobody asks', async () => {
-      const terms = await limits(
+      const specs = await limits(
         { type: 'cost', limit: 10_000_000 },
         { type: 'tokens', limit: 10_000 },
         { type: 'requests', limit: 100 },
       );
-      const id = await follow(terms);
+      const id = await follow(specs);
       expect(await work(id)).toBe(30_000);
       world.clock.jump(2 * 3_600_000);
       expect(await work(id)).toBe(10 * 60_000);
@@ -335,12 +335,12 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     });
 
     it('killed before or after each write, it is booked once and its record has one key', async () => {
-      const terms = await limits({ type: 'tokens', limit: 10_000 });
+      const specs = await limits({ type: 'tokens', limit: 10_000 });
       state.status = 'completed';
       state.lines = [line(3, 4)];
       let sum = 0;
       for (let fuse = 0; fuse < 6; fuse++) {
-        const id = await follow(terms);
+        const id = await follow(specs);
         const ended = await work(id, fuse).catch((error: unknown) => {
           if (!(error instanceof Killed)) throw error;
           return work(id);
@@ -355,10 +355,10 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     });
 
     it('two workers that find its end together book it once', async () => {
-      const terms = await limits({ type: 'tokens', limit: 10_000 });
+      const specs = await limits({ type: 'tokens', limit: 10_000 });
       state.status = 'completed';
       state.lines = [line(3, 4)];
-      const id = await follow(terms);
+      const id = await follow(specs);
       const both = await Promise.allSettled([work(id), work(id), work(id)]);
       expect(both.some((one) => one.status === 'fulfilled')).toBe(true);
       expect((await counted()).tokens).toEqual([7, 0]);
@@ -366,8 +366,8 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     });
 
     it('a provider that is away is waited for, then given up: unpriced and told', async () => {
-      const terms = await limits({ type: 'cost', limit: 10_000 });
-      const id = await follow(terms);
+      const specs = await limits({ type: 'cost', limit: 10_000 });
+      const id = await follow(specs);
       state.status = 'failed';
       await expect(work(id)).rejects.toThrow('away');
       world.clock.jump(4 * DAY);
@@ -377,17 +377,17 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     });
 
     it('answers without usage are marked one by one; what has a price is booked', async () => {
-      const terms = await limits({ type: 'cost', limit: 10_000_000 });
+      const specs = await limits({ type: 'cost', limit: 10_000_000 });
       state.status = 'completed';
       state.lines = [line(1_000_000, 0), { ...line(0, 0), response: { status_code: 200, request_id: null, body: {} } }];
-      await work(await follow(terms));
+      await work(await follow(specs));
       expect(await counted()).toEqual({ cost: [150_000, 0, 1] });
       expect([...records.values()]).toMatchObject([{ cost_micros: 150_000, error_code: 'usage_unknown' }]);
     });
 
     it('a creation that was refused leaves nothing; one without an answer is told as unknown', async () => {
-      const terms = await limits({ type: 'cost', limit: 10_000 });
-      const call = callWith(terms, {});
+      const specs = await limits({ type: 'cost', limit: 10_000 });
+      const call = callWith(specs, {});
       const about = { kind: 'batch', model: 'echo', endpoint: '/v1/chat/completions' } as const;
       const account = await call.accountOf('sb');
       const before = await world.store.tables.systemRead((tx) => tx.count('object_usage'));
@@ -402,27 +402,27 @@ describe.each(ENGINES)('what a provider runs, on %s', (engine) => {
     });
 
     it('what a provider answers twice is followed once', async () => {
-      const terms = await limits({ type: 'tokens', limit: 10_000 });
-      const first = await follow(terms, 'batch', 'again');
-      expect(await follow(terms, 'batch', 'again')).toBe(first);
+      const specs = await limits({ type: 'tokens', limit: 10_000 });
+      const first = await follow(specs, 'batch', 'again');
+      expect(await follow(specs, 'batch', 'again')).toBe(first);
       expect(
         await world.store.tables.systemRead((tx) => tx.count('object_usage', { where: { object_id: 'again' } })),
       ).toBe(1);
     });
 
     it('a job is booked by the tokens it trained, whatever became of it', async () => {
-      const terms = await limits({ type: 'cost', limit: 10_000_000 }, { type: 'tokens', limit: 10_000 });
+      const specs = await limits({ type: 'cost', limit: 10_000_000 }, { type: 'tokens', limit: 10_000 });
       for (const job of [
         { status: 'succeeded', trained_tokens: 1_000_000 },
         { status: 'cancelled', trained_tokens: 200_000 },
         { status: 'failed', trained_tokens: null },
       ] as const) {
         state.job = job;
-        await work(await follow(terms, 'job'));
+        await work(await follow(specs, 'job'));
       }
       expect(await counted()).toEqual({ cost: [180_000, 0, 0], tokens: [1_200_000, 0] });
       state.job = { status: 'cancelled', trained_tokens: null };
-      await work(await follow(terms, 'job'));
+      await work(await follow(specs, 'job'));
       expect(await counted()).toEqual({ cost: [180_000, 0, 1], tokens: [1_200_000, 0] });
       expect([...records.values()].map((record) => record.cost_micros)).toEqual([150_000, 30_000, 0, null]);
     });

@@ -78,33 +78,33 @@ export class BucketTransaction {
     this.#wasStatus = row.status;
   }
 
-  /** The bucket of `terms`, made when there is none, turned when its window is over, with the newest terms. */
+  /** The bucket of `spec`, made when there is none, turned when its window is over, with the newest spec. */
   static async open(
     tx: BucketTx,
     place: { readonly organisationId: string; readonly workspaceId: string },
-    terms: LimitSpec,
+    spec: LimitSpec,
     clock: Clock,
     now: number,
     known?: { readonly row: Bucket | undefined; readonly leases: Known<'reservations'> },
   ): Promise<BucketTransaction> {
-    const own = known?.row !== undefined && known.row.owner_id === terms.ownerId ? known.row : undefined;
+    const own = known?.row !== undefined && known.row.owner_id === spec.ownerId ? known.row : undefined;
     const row =
       own ??
       (await tx.find('usage_buckets', {
         workspace_id: place.workspaceId,
-        owner_kind: terms.ownerKind,
-        owner_id: terms.ownerId,
-        bucket_key: terms.bucketKey,
+        owner_kind: spec.ownerKind,
+        owner_id: spec.ownerId,
+        bucket_key: spec.bucketKey,
       }));
     if (row === undefined) {
-      const book = new BucketTransaction(newBucket(place, terms, clock, now), clock, true);
-      book.#judge();
-      return book;
+      const transaction = new BucketTransaction(newBucket(place, spec, clock, now), clock, true);
+      transaction.#judge();
+      return transaction;
     }
-    const book = BucketTransaction.of(row, clock, known?.leases);
-    book.turn(now);
-    book.adopt(terms, now);
-    return book;
+    const transaction = BucketTransaction.of(row, clock, known?.leases);
+    transaction.turn(now);
+    transaction.adopt(spec, now);
+    return transaction;
   }
 
   /** `leases` spares reading each of them alone. */
@@ -183,24 +183,24 @@ export class BucketTransaction {
     this.#judge();
   }
 
-  /** Takes terms that are newer than those it has. */
-  adopt(terms: LimitSpec, now: number): void {
+  /** Takes a spec that is newer than the one it has. */
+  adopt(spec: LimitSpec, now: number): void {
     const row = this.#row;
-    if (terms.at <= row.terms_at) return;
+    if (spec.at <= row.terms_at) return;
     this.#dirty = true;
-    row.terms_at = terms.at;
-    row.label = terms.label;
-    const raised = terms.limit > row.credit_limit;
-    const quieter = terms.alert === null || (row.alert_threshold !== null && terms.alert > row.alert_threshold);
-    row.credit_limit = terms.limit;
-    row.alert_threshold = terms.alert;
+    row.terms_at = spec.at;
+    row.label = spec.label;
+    const raised = spec.limit > row.credit_limit;
+    const quieter = spec.alert === null || (row.alert_threshold !== null && spec.alert > row.alert_threshold);
+    row.credit_limit = spec.limit;
+    row.alert_threshold = spec.alert;
     if (raised) this.#quiet('exhausted');
     if (raised || quieter) this.#quiet('threshold');
-    if (row.period !== terms.period) {
-      row.period = terms.period;
-      row.resets_at = firstReset(terms, now);
-    } else if (terms.resetsAt !== null && terms.resetsAt > now) {
-      row.resets_at = terms.resetsAt;
+    if (row.period !== spec.period) {
+      row.period = spec.period;
+      row.resets_at = firstReset(spec, now);
+    } else if (spec.resetsAt !== null && spec.resetsAt > now) {
+      row.resets_at = spec.resetsAt;
     }
     this.#judge();
   }
@@ -446,7 +446,7 @@ export class BucketTransaction {
 
 function newBucket(
   place: { readonly organisationId: string; readonly workspaceId: string },
-  terms: LimitSpec,
+  spec: LimitSpec,
   clock: Clock,
   now: number,
 ): Bucket {
@@ -454,22 +454,22 @@ function newBucket(
     id: uuidv7(clock),
     organisation_id: place.organisationId,
     workspace_id: place.workspaceId,
-    owner_kind: terms.ownerKind,
-    owner_id: terms.ownerId,
-    bucket_key: terms.bucketKey,
-    value_key: terms.valueKey,
-    label: terms.label,
-    type: terms.type,
-    credit_limit: terms.limit,
-    alert_threshold: terms.alert,
-    terms_at: terms.at,
-    period: terms.period,
+    owner_kind: spec.ownerKind,
+    owner_id: spec.ownerId,
+    bucket_key: spec.bucketKey,
+    value_key: spec.valueKey,
+    label: spec.label,
+    type: spec.type,
+    credit_limit: spec.limit,
+    alert_threshold: spec.alert,
+    terms_at: spec.at,
+    period: spec.period,
     window_no: 1,
     used: 0,
     carry: 0,
     reserved: 0,
     unpriced: 0,
-    resets_at: firstReset(terms, now),
+    resets_at: firstReset(spec, now),
     last_reset_at: null,
     status: 'active',
     threshold_alerted: false,

@@ -1,14 +1,14 @@
 /** What a busy limit costs the other limits of the same requests. */
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { audited, booksStore, type LedgerNode, ledgerNode, termsWith } from '../../../test/support/ledger-node.ts';
+import { audited, booksStore, type LedgerNode, ledgerNode, limitSpecWith } from '../../../test/support/ledger-node.ts';
 import type { Tables } from '../../store/ports.ts';
 import type { LimitCharge } from './usage-reservation.ts';
 
 const USED = { cost: 0, carry: 0, tokens: 0, requests: 1, unpriced: 0 };
 
 const charge = (ownerId: string, limit: number): LimitCharge => ({
-  terms: termsWith({ ownerId, limit, type: 'requests' }),
+  spec: limitSpecWith({ ownerId, limit, type: 'requests' }),
   amount: 1,
   bounded: true,
 });

@@ -5,9 +5,9 @@ import {
   booksStore,
   buckets,
   ledgerNode,
+  limitSpecWith,
   NOTHING,
   ORGANISATION,
-  termsWith,
   WORKSPACE,
 } from '../../../test/support/ledger-node.ts';
 import { systemClock, TestClock } from '../../kernel/clock.ts';
@@ -49,26 +49,26 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
     const tables = own(await booksStore(engine, clock));
     // The request that begins an object makes the buckets of its limits.
     const first = await ledgerNode(tables, { clock });
-    await (await first.reserve(limits.map((terms) => ({ terms, amount: 0, bounded: true }))))(NOTHING);
+    await (await first.reserve(limits.map((spec) => ({ spec, amount: 0, bounded: true }))))(NOTHING);
     await first.close();
-    const terms = limits;
+    const spec = limits;
     return {
       clock,
       tables,
       hold: (id: string, estimate: Partial<DeferredUse>, ms = DAY) =>
         tables.systemWrite(async (tx) => {
           const now = await tx.now();
-          await reserveDeferred(tx, place(id), terms, used(estimate), now + ms, clock, now);
+          await reserveDeferred(tx, place(id), spec, used(estimate), now + ms, clock, now);
         }),
       book: (id: string, use: Partial<DeferredUse>) =>
-        tables.systemWrite(async (tx) => settleDeferred(tx, place(id), terms, used(use), clock, await tx.now())),
+        tables.systemWrite(async (tx) => settleDeferred(tx, place(id), spec, used(use), clock, await tx.now())),
       amounts: async () => (await buckets(tables)).map((bucket) => [bucket.type, bucket.used, bucket.reserved]).sort(),
     };
   }
   const three = [
-    termsWith({ bucketKey: 'c', type: 'cost', limit: 1_000_000 }),
-    termsWith({ bucketKey: 't', type: 'tokens', limit: 1_000 }),
-    termsWith({ bucketKey: 'r', type: 'requests', limit: 100 }),
+    limitSpecWith({ bucketKey: 'c', type: 'cost', limit: 1_000_000 }),
+    limitSpecWith({ bucketKey: 't', type: 'tokens', limit: 1_000 }),
+    limitSpecWith({ bucketKey: 'r', type: 'requests', limit: 100 }),
   ];
 
   it('an estimate is taken up in every limit, and what was used stands in its place in the end', async () => {
@@ -90,10 +90,10 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
   });
 
   it('requests and other objects find taken up what one has reserved', async () => {
-    const w = await world([termsWith({ type: 'tokens', limit: 1_000 })]);
+    const w = await world([limitSpecWith({ type: 'tokens', limit: 1_000 })]);
     await w.hold('b1', { tokens: 1_000 });
     await expect(w.hold('b2', { tokens: 1 })).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
-    const charge = { terms: termsWith({ type: 'tokens', limit: 1_000 }), amount: 1, bounded: true };
+    const charge = { spec: limitSpecWith({ type: 'tokens', limit: 1_000 }), amount: 1, bounded: true };
     const node = own(await ledgerNode(w.tables, { clock: w.clock }));
     await expect(node.reserve([charge])).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
     await w.book('b1', {});
@@ -104,8 +104,8 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
   it('it is booked in the window it ends in, and a reservation ends with its window or its time', async () => {
     const clock = new TestClock(Date.UTC(2027, 4, 31, 23));
     const limits = [
-      termsWith({ bucketKey: 'month', type: 'tokens', period: 'monthly' }),
-      termsWith({ bucketKey: 'ever', type: 'tokens' }),
+      limitSpecWith({ bucketKey: 'month', type: 'tokens', period: 'monthly' }),
+      limitSpecWith({ bucketKey: 'ever', type: 'tokens' }),
     ];
     const w = await world(limits, clock);
     await w.hold('b1', { tokens: 500 }, DAY);
@@ -124,9 +124,9 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
 
   it('a limit that was deleted is skipped; one that prices the unknown counts its own price, others mark it', async () => {
     const limits = [
-      termsWith({ bucketKey: 'gone', type: 'cost' }),
-      termsWith({ bucketKey: 'mark', type: 'cost', limit: 10_000 }),
-      termsWith({ bucketKey: 'price', type: 'cost', limit: 10_000, unpriced: { input: 2, output: 3 } }),
+      limitSpecWith({ bucketKey: 'gone', type: 'cost' }),
+      limitSpecWith({ bucketKey: 'mark', type: 'cost', limit: 10_000 }),
+      limitSpecWith({ bucketKey: 'price', type: 'cost', limit: 10_000, unpriced: { input: 2, output: 3 } }),
     ];
     const w = await world(limits);
     await w.tables.systemWrite((tx) => tx.remove('usage_buckets', { bucket_key: 'gone' }));
@@ -145,7 +145,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
     });
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 12 }), async (steps) => {
-        const w = await world([termsWith({ type: 'tokens', limit: 1_000, period: 'days:1' })]);
+        const w = await world([limitSpecWith({ type: 'tokens', limit: 1_000, period: 'days:1' })]);
         let sum = 0;
         for (const { act, id, amount } of steps) {
           if (act === 'hold') await w.hold(id, { tokens: amount }).catch(() => undefined);
@@ -170,8 +170,8 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
     const clock = systemClock;
     const tables = own(await booksStore(engine));
     const node = await ledgerNode(tables);
-    const terms = termsWith({ type: 'tokens' });
-    await (await node.reserve([{ terms, amount: 0, bounded: true }]))(NOTHING);
+    const spec = limitSpecWith({ type: 'tokens' });
+    await (await node.reserve([{ spec, amount: 0, bounded: true }]))(NOTHING);
     await node.close();
     await tables.systemWrite(async (tx) => {
       await tx.insert('ledger_positions', { journal: 'guard', segment: 'open', position: 0 });
@@ -180,7 +180,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage that is told late, on %s',
       tables.systemWrite(async (tx) => {
         const guard = await tx.find('ledger_positions', { journal: 'guard' });
         if (guard?.segment !== 'open') return;
-        await settleDeferred(tx, place('b'), [terms], used({ tokens: 70 }), clock, await tx.now());
+        await settleDeferred(tx, place('b'), [spec], used({ tokens: 70 }), clock, await tx.now());
         await tx.update('ledger_positions', { journal: 'guard' }, { segment: 'done' });
       });
     await Promise.all(Array.from({ length: 6 }, one));

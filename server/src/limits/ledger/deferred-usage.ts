@@ -1,7 +1,7 @@
 /**
  * Usage of what outlives its request: batches and fine-tuning jobs that a provider runs for hours. Nothing of it is in a
  * node's memory: what is reserved and what is booked are changes of buckets in the caller's transaction, so that they
- * happen exactly as often as the row that they are written beside. The terms are those of the creation, kept with the
+ * happen exactly as often as the row that they are written beside. The limit specs are those of the creation, kept with the
  * object: metadata that changes later does not move it to another bucket.
  */
 import type { Clock } from '../../kernel/clock.ts';
@@ -30,9 +30,15 @@ export interface DeferredPlace {
 const leaseOf = ({ id }: DeferredPlace, bucket: string): string => `late ${id} ${bucket}`;
 
 /** The buckets of the limits that still exist, always in the same order. */
-async function booksOf(tx: BucketTx, place: DeferredPlace, terms: readonly LimitSpec[], clock: Clock, now: number) {
-  const found: { readonly book: BucketTransaction; readonly terms: LimitSpec }[] = [];
-  for (const one of terms) {
+async function transactionsOf(
+  tx: BucketTx,
+  place: DeferredPlace,
+  specs: readonly LimitSpec[],
+  clock: Clock,
+  now: number,
+) {
+  const found: { readonly transaction: BucketTransaction; readonly spec: LimitSpec }[] = [];
+  for (const one of specs) {
     const row = await tx.find('usage_buckets', {
       organisation_id: place.organisationId,
       workspace_id: place.workspaceId,
@@ -40,12 +46,12 @@ async function booksOf(tx: BucketTx, place: DeferredPlace, terms: readonly Limit
       owner_id: one.ownerId,
       bucket_key: one.bucketKey,
     });
-    if (row === undefined || found.some(({ book }) => book.id === row.id)) continue;
-    const book = BucketTransaction.of(row, clock);
-    book.turn(now);
-    found.push({ book, terms: one });
+    if (row === undefined || found.some(({ transaction }) => transaction.id === row.id)) continue;
+    const transaction = BucketTransaction.of(row, clock);
+    transaction.turn(now);
+    found.push({ transaction, spec: one });
   }
-  return found.sort((a, b) => (a.book.id < b.book.id ? -1 : 1));
+  return found.sort((a, b) => (a.transaction.id < b.transaction.id ? -1 : 1));
 }
 
 function partOf(type: LimitType, use: Pick<DeferredUse, 'cost' | 'tokens' | 'requests'>): number {
@@ -60,19 +66,19 @@ function partOf(type: LimitType, use: Pick<DeferredUse, 'cost' | 'tokens' | 'req
 export async function reserveDeferred(
   tx: BucketTx,
   place: DeferredPlace,
-  terms: readonly LimitSpec[],
+  specs: readonly LimitSpec[],
   estimate: Pick<DeferredUse, 'cost' | 'tokens' | 'requests'>,
   expiresAt: number,
   clock: Clock,
   now: number,
 ): Promise<void> {
-  for (const { book, terms: one } of await booksOf(tx, place, terms, clock, now)) {
-    const id = leaseOf(place, book.id);
+  for (const { transaction, spec: one } of await transactionsOf(tx, place, specs, clock, now)) {
+    const id = leaseOf(place, transaction.id);
     if ((await tx.find('reservations', { id })) !== undefined) continue;
-    if (!book.admits) throw exceeded(one, book.row, now, book.committed);
+    if (!transaction.admits) throw exceeded(one, transaction.row, now, transaction.committed);
     const amount = partOf(one.type, estimate);
-    if (amount > 0) await book.grant(tx, { id, node: 'late', expiresAt }, amount, now);
-    await book.close(tx, now);
+    if (amount > 0) await transaction.grant(tx, { id, node: 'late', expiresAt }, amount, now);
+    await transaction.close(tx, now);
   }
 }
 
@@ -83,17 +89,17 @@ export async function reserveDeferred(
 export async function settleDeferred(
   tx: BucketTx,
   place: DeferredPlace,
-  terms: readonly LimitSpec[],
+  specs: readonly LimitSpec[],
   used: DeferredUse,
   clock: Clock,
   now: number,
 ): Promise<void> {
-  for (const { book, terms: one } of await booksOf(tx, place, terms, clock, now)) {
-    const lease = leaseOf(place, book.id);
+  for (const { transaction, spec: one } of await transactionsOf(tx, place, specs, clock, now)) {
+    const lease = leaseOf(place, transaction.id);
     const held = await tx.find('reservations', { id: lease });
     const own = one.type === 'cost' ? ruled(one.unpriced, used) : { ...used, carry: 0, unpriced: 0 };
-    await book.settle(tx, {
-      window: book.row.window_no,
+    await transaction.settle(tx, {
+      window: transaction.row.window_no,
       lease,
       reserved: held?.amount ?? 0,
       used: partOf(one.type, own),
@@ -102,7 +108,7 @@ export async function settleDeferred(
       unpriced: own.unpriced,
       giveBack: true,
     });
-    await book.close(tx, now);
+    await transaction.close(tx, now);
     if (held !== undefined) await tx.remove('reservations', { id: lease });
   }
 }

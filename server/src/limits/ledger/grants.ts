@@ -28,7 +28,7 @@ export interface GrantRequest {
 export interface BucketRequest {
   readonly key: string;
   readonly local: LocalBucket;
-  terms: LimitSpec;
+  spec: LimitSpec;
   readonly surplus: number;
   /** '' when the node has none. */
   readonly lease: string;
@@ -64,8 +64,8 @@ export interface Grants {
 }
 
 interface Open {
-  readonly book: BucketTransaction;
-  readonly terms: LimitSpec;
+  readonly transaction: BucketTransaction;
+  readonly spec: LimitSpec;
   readonly lease: string;
   /** Whether the lease is the one the node had. */
   readonly same: boolean;
@@ -84,16 +84,19 @@ export async function grantAll(
   { clock, node, leaseMs }: LeaseOptions,
 ): Promise<Grants> {
   const now = await tx.now();
-  const books = new Map<string, Open>();
+  const transactions = new Map<string, Open>();
   const rows = await byId(tx, 'usage_buckets', ordered.map(({ local }) => local.bucket).filter(Boolean));
   const leases = await byId(tx, 'reservations', ordered.map(({ lease }) => lease).filter(Boolean));
-  for (const { key, local, terms, surplus, lease } of ordered) {
-    const book = await BucketTransaction.open(tx, place, terms, clock, now, { row: rows.get(local.bucket), leases });
-    const same = lease !== '' && book.row.window_no === local.window;
-    if (same) await book.release(tx, lease, surplus);
-    books.set(key, { book, terms, lease: same ? lease : uuidv7(clock), same, wanted: 0, admitted: false });
+  for (const { key, local, spec, surplus, lease } of ordered) {
+    const transaction = await BucketTransaction.open(tx, place, spec, clock, now, {
+      row: rows.get(local.bucket),
+      leases,
+    });
+    const same = lease !== '' && transaction.row.window_no === local.window;
+    if (same) await transaction.release(tx, lease, surplus);
+    transactions.set(key, { transaction, spec, lease: same ? lease : uuidv7(clock), same, wanted: 0, admitted: false });
   }
-  const find = (charge: LimitCharge) => books.get(keyOf(place.workspaceId, charge.terms));
+  const find = (charge: LimitCharge) => transactions.get(keyOf(place.workspaceId, charge.spec));
   // What runs already comes before what is new.
   const grown = askers.map(({ charges, grows }) => {
     const [charge] = charges;
@@ -109,20 +112,20 @@ export async function grantAll(
     const mine = charges.map(find);
     for (const one of mine) {
       if (one === undefined) continue;
-      const committed = one.book.committed + one.wanted;
-      const { used, reserved, credit_limit: limit } = one.book.row;
+      const committed = one.transaction.committed + one.wanted;
+      const { used, reserved, credit_limit: limit } = one.transaction.row;
       if (!admits(committed, limit)) {
-        const byOthers = reserved > one.book.heldBy(one.lease);
-        if (admits(used, limit)) taken[n] = { key: keyOf(place.workspaceId, one.terms), byOthers };
-        return exceeded(one.terms, one.book.row, now, committed);
+        const byOthers = reserved > one.transaction.heldBy(one.lease);
+        if (admits(used, limit)) taken[n] = { key: keyOf(place.workspaceId, one.spec), byOthers };
+        return exceeded(one.spec, one.transaction.row, now, committed);
       }
     }
     return charges.map((charge, i) => {
       const one = mine[i];
       if (one === undefined) return 0;
-      const committed = one.book.committed + one.wanted;
+      const committed = one.transaction.committed + one.wanted;
       seen[n]?.push(committed);
-      const amount = grantOf(charge, one.book.row.credit_limit, committed);
+      const amount = grantOf(charge, one.transaction.row.credit_limit, committed);
       one.wanted += amount;
       one.admitted = true;
       return amount;
@@ -130,23 +133,23 @@ export async function grantAll(
   });
   const locals: Grants['locals'][number][] = [];
   for (const { key } of ordered) {
-    const open = books.get(key);
+    const open = transactions.get(key);
     if (open === undefined) continue;
-    const { book, lease, same, wanted, admitted, terms } = open;
-    const limit = book.row.credit_limit;
-    const near = book.committed + wanted > limit * NEAR;
+    const { transaction, lease, same, wanted, admitted, spec } = open;
+    const limit = transaction.row.credit_limit;
+    const near = transaction.committed + wanted > limit * NEAR;
     const most = Math.floor(limit * AHEAD);
     // The request is refused: a value that was never used leaves nothing, or refused callers would fill the store with them.
-    const unused = book.fresh && !admitted;
+    const unused = transaction.fresh && !admitted;
     const ahead = near || unused ? 0 : most;
     const leased = same || wanted + ahead > 0;
     const held = { id: lease, node, expiresAt: now + leaseMs };
-    if (leased) await book.grant(tx, held, wanted + ahead, now);
+    if (leased) await transaction.grant(tx, held, wanted + ahead, now);
     // Only a limit that is used up is refused from memory: what others have reserved may come back any time.
-    const refusal = book.row.used >= limit ? exceeded(terms, book.row, now, book.committed) : null;
-    if (!unused) await book.close(tx, now);
-    const { id: bucket, window_no: window, resets_at: resetsAt } = book.row;
-    const left = limit - book.committed;
+    const refusal = transaction.row.used >= limit ? exceeded(spec, transaction.row, now, transaction.committed) : null;
+    if (!unused) await transaction.close(tx, now);
+    const { id: bucket, window_no: window, resets_at: resetsAt } = transaction.row;
+    const left = limit - transaction.committed;
     locals.push({ bucket, window, lease, leased, resetsAt, near, most, ahead, open: left, refusal });
   }
   return { answers, taken, seen, locals };
@@ -181,9 +184,9 @@ export async function renewAll(
     if (back > 0 && (bucket === undefined || bucket.window_no !== row.window_no)) continue;
     alive.add(lease);
     if (bucket === undefined) continue;
-    const book = BucketTransaction.of(bucket, clock, held);
-    await book.release(tx, lease, back);
-    await book.close(tx, now);
+    const transaction = BucketTransaction.of(bucket, clock, held);
+    await transaction.release(tx, lease, back);
+    await transaction.close(tx, now);
   }
   if (alive.size > 0) await tx.update('reservations', { id: { in: [...alive] } }, { expires_at: now + leaseMs });
   return alive;

@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { booksOf, budgetKey, eventually, settledBooks } from '../../../test/support/budgets.ts';
-import { booksStore, ORGANISATION, termsWith, WORKSPACE } from '../../../test/support/ledger-node.ts';
+import { booksStore, limitSpecWith, ORGANISATION, WORKSPACE } from '../../../test/support/ledger-node.ts';
 import { startServer } from '../../../test/support/server.ts';
 import { systemTenant } from '../../auth/tenant.ts';
 import { compose } from '../../compose.ts';
@@ -58,7 +58,7 @@ describe('the journal of settlements', () => {
     await ledger.maintain();
     await journal.drain();
     expect([timers, existsSync(dir)]).toEqual([0, false]);
-    await ledger.reserve(tenant, WORKSPACE, [{ terms: termsWith(), amount: 1, bounded: true }]);
+    await ledger.reserve(tenant, WORKSPACE, [{ spec: limitSpecWith(), amount: 1, bounded: true }]);
     expect([timers > 0, existsSync(dir)]).toEqual([true, true]);
   });
 

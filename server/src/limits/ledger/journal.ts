@@ -27,6 +27,7 @@ export interface SettlementLine extends Settled {
 export interface ServedLine extends Pick<Settled, 'used' | 'carry' | 'requests' | 'unpriced'> {
   readonly organisationId: string;
   readonly workspaceId: string;
+  /** Lines on disk have this name. */
   readonly terms: LimitSpec;
   /** When it was admitted, milliseconds since the epoch by the store's clock. */
   readonly at: number;
@@ -124,35 +125,35 @@ async function apply(tx: SystemTx, lines: readonly (SettlementLine | ServedLine)
   for (const id of [...byBucket.keys()].sort()) {
     const row = rows.get(id);
     if (row === undefined) continue;
-    const book = BucketTransaction.of(row, clock, leases);
-    book.turn(now);
+    const transaction = BucketTransaction.of(row, clock, leases);
+    transaction.turn(now);
     for (const line of byBucket.get(id) ?? []) {
-      await book.settle(tx, 'bucket' in line ? line : settledOf(line, book.row));
+      await transaction.settle(tx, 'bucket' in line ? line : settledOf(line, transaction.row));
     }
-    if (book.full) await book.compact(tx);
-    await book.close(tx, now);
+    if (transaction.full) await transaction.compact(tx);
+    await transaction.close(tx, now);
   }
 }
 
 /** The bucket of a line that does not know it, opened as of when its request was admitted; null when its owner is gone. */
 async function bucketOf(
   tx: SystemTx,
-  { organisationId, workspaceId, terms, at }: ServedLine,
+  { organisationId, workspaceId, terms: spec, at }: ServedLine,
   clock: Clock,
   opened: Map<string, string | null>,
 ): Promise<string | null> {
-  const key = keyOf(workspaceId, terms);
+  const key = keyOf(workspaceId, spec);
   const known = opened.get(key);
   if (known !== undefined) return known;
-  const owner = OWNERS[terms.ownerKind];
+  const owner = OWNERS[spec.ownerKind];
   const there =
     (await tx.find('workspaces', { id: workspaceId, organisation_id: organisationId })) !== undefined &&
-    (owner === null || (await tx.find(owner, { id: terms.ownerId, organisation_id: organisationId })) !== undefined);
+    (owner === null || (await tx.find(owner, { id: spec.ownerId, organisation_id: organisationId })) !== undefined);
   let id: string | null = null;
   if (there) {
-    const book = await BucketTransaction.open(tx, { organisationId, workspaceId }, terms, clock, at);
-    await book.close(tx, await tx.now());
-    id = book.id;
+    const transaction = await BucketTransaction.open(tx, { organisationId, workspaceId }, spec, clock, at);
+    await transaction.close(tx, await tx.now());
+    id = transaction.id;
   }
   opened.set(key, id);
   return id;

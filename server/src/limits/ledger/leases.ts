@@ -107,9 +107,9 @@ async function renew(
   }
 }
 
-/** Whether what is known of a bucket is of the present window, by the present terms. */
-export function isFresh(local: LocalBucket, { terms }: LimitCharge, now: number): boolean {
-  return terms.at === local.termsAt && now < local.resetsAt;
+/** Whether what is known of a bucket is of the present window, by the present spec. */
+export function isFresh(local: LocalBucket, { spec }: LimitCharge, now: number): boolean {
+  return spec.at === local.specAt && now < local.resetsAt;
 }
 
 /** Whether the lease in memory has room. What may use more than it says asks the store where the limit is near. */

@@ -8,8 +8,8 @@ import {
   type LedgerNode,
   LONG,
   ledgerNode,
+  limitSpecWith,
   NOTHING,
-  termsWith,
   timed,
   WORKSPACE,
 } from '../../../test/support/ledger-node.ts';
@@ -97,8 +97,8 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
   it.each(kinds)('$type: two nodes with 64 callers each use all of a limit and nothing beyond it', async (kind) => {
     const tables = own(await booksStore(engine));
     const nodes = [own(await ledgerNode(tables, { name: 'a' })), own(await ledgerNode(tables, { name: 'b' }))];
-    const terms = termsWith({ type: kind.type, limit: kind.limit });
-    const charge = { terms, amount: kind.amount, bounded: true };
+    const spec = limitSpecWith({ type: kind.type, limit: kind.limit });
+    const charge = { spec, amount: kind.amount, bounded: true };
     const admitted = { count: 0 };
     let full = false;
     const callers = nodes.flatMap((node) =>
@@ -130,8 +130,8 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
       // Each node estimates from the answers that it saw itself.
       const outputs = createOutputEstimator();
       const once = async () => {
-        const terms = termsWith({ type: 'cost', limit });
-        const settle = await node.reserve([{ terms, amount: outputs.expected('model'), bounded: false }]);
+        const spec = limitSpecWith({ type: 'cost', limit });
+        const settle = await node.reserve([{ spec, amount: outputs.expected('model'), bounded: false }]);
         admitted += 1;
         // One of 33 is longer than the 95 of 100 that estimates go by.
         const cost = admitted % 33 === 0 ? largest : 50 + (admitted % 50);
@@ -159,8 +159,12 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
   it('a request that needs several limits gets all of them or none', async () => {
     const tables = own(await booksStore(engine));
     const node = own(await ledgerNode(tables));
-    const wide = { terms: termsWith({ bucketKey: 'wide', limit: 100 }), amount: 1, bounded: true };
-    const narrow = { terms: termsWith({ bucketKey: 'narrow', limit: 1, label: 'narrow' }), amount: 1, bounded: true };
+    const wide = { spec: limitSpecWith({ bucketKey: 'wide', limit: 100 }), amount: 1, bounded: true };
+    const narrow = {
+      spec: limitSpecWith({ bucketKey: 'narrow', limit: 1, label: 'narrow' }),
+      amount: 1,
+      bounded: true,
+    };
     const settle = await node.reserve([wide, narrow]);
     await expect(node.reserve([wide, narrow])).rejects.toMatchObject({
       kind: 'usage_limit_exceeded',
@@ -179,7 +183,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     const tables = own(await booksStore(engine));
     const node = own(await ledgerNode(tables));
     const charge = (amount: number, more: object): LimitCharge => ({
-      terms: termsWith({ type: 'cost', ...more }),
+      spec: limitSpecWith({ type: 'cost', ...more }),
       amount,
       bounded: true,
     });
@@ -217,7 +221,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
       { period: 'days:1', resetsAt: null },
       { period: null, resetsAt: once },
     ].map((more, i) => ({
-      terms: termsWith({ ...more, bucketKey: String(i), limit: 1_000_000 }),
+      spec: limitSpecWith({ ...more, bucketKey: String(i), limit: 1_000_000 }),
       amount: 1,
       bounded: true,
     }));
@@ -278,7 +282,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     const tables = own(await booksStore(engine, clock));
     const node = own(await ledgerNode(tables, { clock }));
     const charge = (bucketKey: string, period: string | null) => ({
-      terms: termsWith({ bucketKey, period, type: 'tokens', limit: 100_000 }),
+      spec: limitSpecWith({ bucketKey, period, type: 'tokens', limit: 100_000 }),
       amount: 10,
       bounded: true,
     });
@@ -315,7 +319,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
     const clock = new TestClock(Date.now());
     const tables = own(await booksStore(engine, clock));
     const node = await ledgerNode(tables, { name: 'a', clock });
-    const charge = { terms: termsWith({ type: 'tokens', limit: 10_000 }), amount: 10, bounded: true };
+    const charge = { spec: limitSpecWith({ type: 'tokens', limit: 10_000 }), amount: 10, bounded: true };
     for (let i = 0; i < 20; i++) await (await node.reserve([charge]))({ ...NOTHING, tokens: 7, requests: 1 });
     for (let i = 0; i < 5; i++) await node.reserve([charge]);
     await node.kill();
@@ -330,7 +334,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
   it('a request whose cost rounds to nothing takes nothing away, whatever picodollars stand beside it', async () => {
     const tables = own(await booksStore(engine));
     const node = own(await ledgerNode(tables));
-    const charge = { terms: termsWith({ type: 'cost', limit: 500 }), amount: 10, bounded: true };
+    const charge = { spec: limitSpecWith({ type: 'cost', limit: 500 }), amount: 10, bounded: true };
     for (const carry of [-300_000, -500_000, 400_000]) {
       await (await node.reserve([charge]))({ ...NOTHING, carry, requests: 1 });
     }
@@ -359,14 +363,14 @@ describe.each(['sqlite', 'postgres'] as const)('usage limits on %s', (engine) =>
         try {
           for (const { node: at, bucket, amount, used, carry, next } of actions) {
             const node = nodes[at] as LedgerNode;
-            const terms = termsWith({
+            const spec = limitSpecWith({
               bucketKey: String(bucket),
               type: 'cost',
               limit: 500 + bucket * 20_000,
               alert: 100,
               period: bucket === 0 ? 'days:1' : null,
             });
-            const got = await node.reserve([{ terms, amount, bounded: amount % 2 === 0 }]).catch((error: unknown) => {
+            const got = await node.reserve([{ spec, amount, bounded: amount % 2 === 0 }]).catch((error: unknown) => {
               expect(error).toMatchObject({ kind: 'usage_limit_exceeded' });
               return null;
             });

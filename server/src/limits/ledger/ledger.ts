@@ -126,7 +126,7 @@ class NodeLedger implements Ledger, ReservationNode {
     const locals: LocalBucket[] = [];
     let inMemory = this.#journal !== null;
     for (const charge of charges) {
-      const local = this.#local(workspaceId, charge.terms);
+      const local = this.#local(workspaceId, charge.spec);
       local.usedAt = monotonic;
       if (local.refusal !== null && monotonic < local.refusedUntil && isFresh(local, charge, now)) throw local.refusal;
       inMemory &&= covers(local, charge, now, monotonic);
@@ -137,8 +137,8 @@ class NodeLedger implements Ledger, ReservationNode {
     return new NodeUsageReservation(this, tenant, workspaceId, parts);
   }
 
-  #local(workspaceId: string, terms: LimitSpec): LocalBucket {
-    const key = keyOf(workspaceId, terms);
+  #local(workspaceId: string, spec: LimitSpec): LocalBucket {
+    const key = keyOf(workspaceId, spec);
     let local = this.#locals.get(key);
     if (local === undefined) {
       local = newLocalBucket(key);
@@ -150,9 +150,9 @@ class NodeLedger implements Ledger, ReservationNode {
 
   settlePart(hold: NodeUsageReservation, part: LeaseShare, used: ActualUse, done: () => void): void {
     const { local, charge, amount } = part;
-    const { terms } = charge;
-    const { type } = terms;
-    const priced = used.charge?.(terms) ?? used;
+    const { spec } = charge;
+    const { type } = spec;
+    const priced = used.charge?.(spec) ?? used;
     const mine = type === 'cost' ? priced.cost : type === 'tokens' ? used.tokens : used.requests;
     const actual = Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, Math.round(mine)));
     const spent = {
@@ -164,7 +164,11 @@ class NodeLedger implements Ledger, ReservationNode {
     if (part.servedAt > 0) {
       const { organisationId } = hold.tenant;
       const { workspaceId } = hold;
-      this.#append(local, servedLineOf({ organisationId, workspaceId, terms, at: part.servedAt, ...spent }), done);
+      this.#append(
+        local,
+        servedLineOf({ organisationId, workspaceId, terms: spec, at: part.servedAt, ...spent }),
+        done,
+      );
       return;
     }
     local.holders -= 1;
@@ -241,7 +245,7 @@ class NodeLedger implements Ledger, ReservationNode {
         this.#without(waiting, 'the store could not be reached a moment ago');
         return;
       }
-      if (charges.every(({ terms }) => terms.onOutage === 'serve')) {
+      if (charges.every(({ spec }) => spec.onOutage === 'serve')) {
         cancel = this.#options.clock.after(SERVE_MS, () => this.#without(waiting, 'the store is slow'));
       }
       this.#queue(waiting);
@@ -266,19 +270,19 @@ class NodeLedger implements Ledger, ReservationNode {
     const now = this.#options.clock.now();
     const monotonic = this.#options.clock.monotonic();
     for (const charge of charges) {
-      const local = this.#local(workspaceId, charge.terms);
+      const local = this.#local(workspaceId, charge.spec);
       // A limit that was used up when the store was last seen still is.
       if (local.refusal !== null && isFresh(local, charge, now)) {
         waiting.reject(local.refusal);
         return;
       }
-      if (charge.terms.onOutage !== 'serve' && !covers(local, charge, now, monotonic)) {
+      if (charge.spec.onOutage !== 'serve' && !covers(local, charge, now, monotonic)) {
         waiting.reject(unreachable(reason));
         return;
       }
     }
     const parts = charges.map((charge) => {
-      const local = this.#local(workspaceId, charge.terms);
+      const local = this.#local(workspaceId, charge.spec);
       return covers(local, charge, now, monotonic) ? takeFrom(local, charge) : servedPart(local, charge, now);
     });
     waiting.resolve(new NodeUsageReservation(this, tenant, workspaceId, parts));
@@ -325,7 +329,7 @@ class NodeLedger implements Ledger, ReservationNode {
     const now = this.#options.clock.now();
     const monotonic = this.#options.clock.monotonic();
     for (const [i, charge] of charges.entries()) {
-      const local = this.#local(workspaceId, charge.terms);
+      const local = this.#local(workspaceId, charge.spec);
       if (held[i] === undefined && covers(local, charge, now, monotonic)) held[i] = takeFrom(local, charge);
     }
     const rest = charges.filter((_, i) => held[i] === undefined);
@@ -367,16 +371,16 @@ class NodeLedger implements Ledger, ReservationNode {
     // The unspent part here goes back first: at the limit it is the last that can be had.
     const involved = new Map<string, BucketRequest>();
     for (const { charges } of batch) {
-      for (const { terms } of charges) {
-        const local = this.#local(workspaceId, terms);
+      for (const { spec } of charges) {
+        const local = this.#local(workspaceId, spec);
         const known = involved.get(local.key);
         if (known !== undefined) {
-          if (terms.at > known.terms.at) known.terms = terms;
+          if (spec.at > known.spec.at) known.spec = spec;
           continue;
         }
         const alive = asked < local.leaseUntil;
         const lease = alive ? local.lease : '';
-        involved.set(local.key, { key: local.key, local, terms, surplus: alive ? local.available : 0, lease });
+        involved.set(local.key, { key: local.key, local, spec, surplus: alive ? local.available : 0, lease });
         local.available = 0;
       }
     }
@@ -404,7 +408,7 @@ class NodeLedger implements Ledger, ReservationNode {
       }
       throw error;
     }
-    for (const [i, { local, terms }] of ordered.entries()) {
+    for (const [i, { local, spec }] of ordered.entries()) {
       const now = granted.locals[i];
       if (now === undefined) continue;
       // What came free meanwhile belongs to the lease it was taken from.
@@ -418,7 +422,7 @@ class NodeLedger implements Ledger, ReservationNode {
       local.most = now.most;
       local.open = now.open;
       local.available += now.ahead;
-      local.termsAt = terms.at;
+      local.specAt = spec.at;
       local.refusal = now.refusal;
       local.refusedUntil = clock.monotonic() + REFUSE_MS;
     }
@@ -509,7 +513,7 @@ class NodeLedger implements Ledger, ReservationNode {
     }
     const granted = new Map<LimitCharge, LeaseShare>();
     for (const [i, charge] of asked.entries()) {
-      const local = this.#local(workspaceId, charge.terms);
+      const local = this.#local(workspaceId, charge.spec);
       const amount = answer[i] ?? 0;
       // A request that was served without them leaves its part to the others.
       if (waiting.answered) local.available += amount;

@@ -21,7 +21,7 @@ export interface LimitSpec {
   /** For `cost`: what to do with a request of unknown price; null: the installation's rule. */
   readonly unpriced: UnpricedRule | null;
   readonly onOutage: 'refuse' | 'serve';
-  /** When the owner's row was last changed: a node with older terms does not bring them back. */
+  /** When the owner's row was last changed: a node with an older spec does not bring it back. */
   readonly at: number;
 }
 
@@ -85,12 +85,12 @@ export function nextReset(period: string | null, last: number, now: number): num
 }
 
 /** When a bucket that begins at `now` turns first. */
-export function firstReset(terms: Pick<LimitSpec, 'period' | 'resetsAt'>, now: number): number | null {
-  const { resetsAt } = terms;
-  return resetsAt !== null && resetsAt > now ? resetsAt : nextReset(terms.period, resetsAt ?? now, now);
+export function firstReset(spec: Pick<LimitSpec, 'period' | 'resetsAt'>, now: number): number | null {
+  const { resetsAt } = spec;
+  return resetsAt !== null && resetsAt > now ? resetsAt : nextReset(spec.period, resetsAt ?? now, now);
 }
 
-/** The terms of a usage-limit object; null when it limits nothing. `several` where an owner has more than one. */
+/** The spec of a usage-limit object; null when it limits nothing. `several` where an owner has more than one. */
 export function limitSpec(
   owner: { readonly kind: LimitOwner; readonly id: string; readonly label: string; readonly at: number },
   limit: UsageLimit | null,
@@ -118,18 +118,18 @@ export function limitSpec(
   };
 }
 
-/** The terms of the usage limits of a workspace. */
+/** The specs of the usage limits of a workspace. */
 export function workspaceLimitSpecs(
   row: Pick<Row<'workspaces'>, 'id' | 'slug' | 'usage_limits' | 'last_updated_at'>,
 ): readonly LimitSpec[] {
   const owner = { kind: 'workspace', id: row.id, label: row.slug, at: row.last_updated_at } as const;
   const byBucket = new Map<string, LimitSpec>();
   for (const limit of row.usage_limits ?? []) {
-    const terms = limitSpec(owner, limit, true);
-    if (terms === null) continue;
+    const spec = limitSpec(owner, limit, true);
+    if (spec === null) continue;
     // Rows from before repetitions were refused: of two limits on one counter the lower one holds.
-    const known = byBucket.get(terms.bucketKey);
-    if (known === undefined || terms.limit < known.limit) byBucket.set(terms.bucketKey, terms);
+    const known = byBucket.get(spec.bucketKey);
+    if (known === undefined || spec.limit < known.limit) byBucket.set(spec.bucketKey, spec);
   }
   return [...byBucket.values()];
 }

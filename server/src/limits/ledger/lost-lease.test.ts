@@ -6,9 +6,9 @@ import {
   buckets,
   type LedgerNode,
   ledgerNode,
+  limitSpecWith,
   NOTHING,
   ORGANISATION,
-  termsWith,
   WORKSPACE,
 } from '../../../test/support/ledger-node.ts';
 import { systemTenant } from '../../auth/tenant.ts';
@@ -53,17 +53,17 @@ async function world() {
   };
   return { clock, tables, node, close, answered: () => answered };
 }
-const reserve = ({ ledger }: LedgerNode, ...charges: [terms: LimitSpec, amount: number][]) =>
+const reserve = ({ ledger }: LedgerNode, ...charges: [spec: LimitSpec, amount: number][]) =>
   ledger.reserve(
     systemTenant(ORGANISATION, WORKSPACE),
     WORKSPACE,
-    charges.map(([terms, amount]) => ({ terms, amount, bounded: true })),
+    charges.map(([spec, amount]) => ({ spec, amount, bounded: true })),
   );
 
 it('what comes free of yesterday’s lease while the store grants one of today is not given away again', async () => {
   const { clock, tables, node, close } = await world();
   // 100 are drawn ahead.
-  const daily = termsWith({ type: 'tokens', limit: 25_600, period: 'days:1' });
+  const daily = limitSpecWith({ type: 'tokens', limit: 25_600, period: 'days:1' });
   await reserve(node, [daily, 1]);
   const early = await reserve(node, [daily, 60]);
   const release = close('reserve');
@@ -82,8 +82,8 @@ it('what comes free of yesterday’s lease while the store grants one of today i
 it('a request that waits for one limit to come back leaves the other limit to requests that need it alone', async () => {
   const { node, close, answered } = await world();
   // One is drawn ahead.
-  const far = termsWith({ ownerId: 'far', limit: 256 });
-  const near = termsWith({ ownerId: 'near', limit: 2 });
+  const far = limitSpecWith({ ownerId: 'far', limit: 256 });
+  const near = limitSpecWith({ ownerId: 'near', limit: 2 });
   await reserve(node, [far, 1]);
   const ended = await reserve(node, [near, 1]);
   const running = await reserve(node, [near, 1]);

@@ -5,9 +5,9 @@ import {
   buckets,
   type LedgerNode,
   ledgerNode,
+  limitSpecWith,
   NOTHING,
   ORGANISATION,
-  termsWith,
   WORKSPACE,
 } from '../../../test/support/ledger-node.ts';
 import { systemTenant } from '../../auth/tenant.ts';
@@ -86,7 +86,7 @@ describe.each(['sqlite', 'postgres'] as const)('the ledger without its books on 
     return { clock, tables, state, node };
   }
   const soft = (more: object = {}): LimitCharge => ({
-    terms: termsWith({ type: 'tokens', limit: 10_000, onOutage: 'serve', ...more }),
+    spec: limitSpecWith({ type: 'tokens', limit: 10_000, onOutage: 'serve', ...more }),
     amount: 100,
     bounded: true,
   });

@@ -4,7 +4,7 @@ import { exceeded } from './refusal.ts';
 
 const NOW = Date.UTC(2026, 10, 22);
 const RESET = Date.UTC(2026, 11, 1);
-const terms = (more: Partial<LimitSpec> = {}): LimitSpec => ({
+const spec = (more: Partial<LimitSpec> = {}): LimitSpec => ({
   ownerKind: 'policy',
   ownerId: 'p1',
   bucketKey: 'metadata._user:alice',
@@ -25,10 +25,10 @@ const said = (given: LimitSpec, used: number, limit: number, resets_at: number |
 
 describe('a request that a usage limit refuses reads', () => {
   it('which budget is used up for whom, how much of it, and when it begins anew', () => {
-    expect(said(terms(), 63, 60)).toBe(
+    expect(said(spec(), 63, 60)).toBe(
       'Budget "Team budget" is used up for user alice: 63 of 60 tokens. It resets on 1 December 2026, 00:00 UTC.',
     );
-    expect(said(terms({ type: 'cost' }), 3_500_000, 1_000_000, null)).toBe(
+    expect(said(spec({ type: 'cost' }), 3_500_000, 1_000_000, null)).toBe(
       'Budget "Team budget" is used up for user alice: $3.5 of $1. It does not reset by itself: an administrator of the workspace can raise it, in the console or with PUT /v1/policies/usage-limits/p1.',
     );
   });
@@ -40,18 +40,18 @@ describe('a request that a usage limit refuses reads', () => {
     ['metadata.team:search', 'metadata.team:search'],
     ['api_key:key-1-metadata._user:alice', 'api_key:key-1-metadata._user:alice'],
   ])('%s as "%s"', (valueKey, whom) => {
-    expect(said(terms({ valueKey }), 60, 60)).toContain(`is used up for ${whom}: 60 of 60 tokens.`);
+    expect(said(spec({ valueKey }), 60, 60)).toContain(`is used up for ${whom}: 60 of 60 tokens.`);
   });
 
   it('whose limit it is where that is no policy', () => {
-    expect(said(terms({ ownerKind: 'key', label: 'ci', type: 'requests' }), 5, 5)).toBe(
+    expect(said(spec({ ownerKind: 'key', label: 'ci', type: 'requests' }), 5, 5)).toBe(
       'The usage limit of API key ci is used up: 5 of 5 requests. It resets on 1 December 2026, 00:00 UTC.',
     );
   });
 
   it('who can raise a limit that does not reset, and where', () => {
     const raised = (ownerKind: LimitSpec['ownerKind']) =>
-      said(terms({ ownerKind, ownerId: 'o1', resetsAt: null }), 60, 60, null).split('itself: ')[1];
+      said(spec({ ownerKind, ownerId: 'o1', resetsAt: null }), 60, 60, null).split('itself: ')[1];
     expect(raised('workspace')).toBe(
       'an administrator of the organisation can raise it, in the console or with PUT /v1/admin/workspaces/o1.',
     );
@@ -59,7 +59,7 @@ describe('a request that a usage limit refuses reads', () => {
   });
 
   it('that requests under way hold the rest, and to try again after them', () => {
-    expect(said(terms(), 20, 60)).toContain(
+    expect(said(spec(), 20, 60)).toContain(
       'has no room left for user alice: 20 of 60 tokens are used, and requests that still run have reserved the other 40. Try again when they have ended.',
     );
   });

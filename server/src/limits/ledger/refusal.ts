@@ -19,21 +19,21 @@ type Counted = Pick<Row<'usage_buckets'>, 'used' | 'credit_limit' | 'resets_at' 
  * `usage_limit_exceeded`, with what is used, of how much, and when it begins anew. `now` is the store's time,
  * `committed` what was used and reserved then.
  */
-export function exceeded(terms: LimitSpec, row: Counted, now: number, committed: number): UsageRefused {
-  const { type } = terms;
+export function exceeded(spec: LimitSpec, row: Counted, now: number, committed: number): UsageRefused {
+  const { type } = spec;
   const { used, credit_limit: limit, resets_at: resetsAt } = row;
   const shown = (value: number) => `${type === 'cost' ? '$' : ''}${shownAmount(type, value)}`;
   const unit = type === 'cost' ? '' : type === 'tokens' ? ' tokens' : ' requests';
   const left = Math.max(0, limit - used);
-  const { limit: name, whom } = limitName(terms);
+  const { limit: name, whom } = limitName(spec);
   const state =
     left === 0
       ? `is used up${whom}: ${shown(used)} of ${shown(limit)}${unit}.`
       : `has no room left${whom}: ${shown(used)} of ${shown(limit)}${unit} are used, and requests that still run have reserved the other ${shown(left)}. Try again when they have ended.`;
   const reset =
-    resetsAt === null ? `It does not reset by itself: ${raises(terms)}.` : `It resets on ${dateAndTime(resetsAt)}.`;
+    resetsAt === null ? `It does not reset by itself: ${raises(spec)}.` : `It resets on ${dateAndTime(resetsAt)}.`;
   const wait = left > 0 ? RESERVED_S : secondsTo(resetsAt, now);
-  return new UsageRefused(`${name} ${state} ${reset}`, terms, { terms, left: 0, free: 0, resetsAt }, wait, committed);
+  return new UsageRefused(`${name} ${state} ${reset}`, spec, { spec, left: 0, free: 0, resetsAt }, wait, committed);
 }
 
 /** Who can raise a limit, and where. */

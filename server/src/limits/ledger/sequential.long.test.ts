@@ -6,8 +6,8 @@ import {
   emptyBooks,
   LONG,
   ledgerNode,
+  limitSpecWith,
   NOTHING,
-  termsWith,
 } from '../../../test/support/ledger-node.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
@@ -37,13 +37,13 @@ type Course = typeof course extends fc.Arbitrary<infer T> ? T : never;
 /** Sends one request after another, each as the one before it has ended, until one is refused. What was used by then. */
 async function sendAll(tables: Tables, { truth, estimate, limit, bounded }: Course, nodeOf: (n: number) => number) {
   const nodes = [0, 1].map((n) => ledgerNode(tables, { name: String(n), everyMs: SETTLE_MS, othersMs: OTHERS_MS }));
-  const terms = termsWith({ type: 'cost', limit });
+  const spec = limitSpecWith({ type: 'cost', limit });
   let used = 0;
   let n = 0;
   try {
     for (; n < 1000; n++) {
       const node = await (nodes[nodeOf(n)] as (typeof nodes)[number]);
-      const settle = await node.reserve([{ terms, amount: estimate(n), bounded }]);
+      const settle = await node.reserve([{ spec, amount: estimate(n), bounded }]);
       await settle({ ...NOTHING, cost: truth(n), requests: 1 });
       used += truth(n);
     }

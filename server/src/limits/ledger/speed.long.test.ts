@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { booksStore, ORGANISATION, termsWith, WORKSPACE } from '../../../test/support/ledger-node.ts';
+import { booksStore, limitSpecWith, ORGANISATION, WORKSPACE } from '../../../test/support/ledger-node.ts';
 import { systemTenant } from '../../auth/tenant.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
@@ -37,7 +37,7 @@ describe('the price of a usage limit far from its end', () => {
       Array.from({ length: count }, (_, i) => ({
         conditions: [{ key: 'api_key', value: `key-${i}` }],
         group_by: [{ key: 'metadata._user' }],
-        terms: termsWith({ ownerId: `policy-${i}`, type: 'tokens', limit: 2 ** 40 }),
+        spec: limitSpecWith({ ownerId: `policy-${i}`, type: 'tokens', limit: 2 ** 40 }),
       })),
       { workspaceId: WORKSPACE, workspaceSlug: WORKSPACE, organisationId: ORGANISATION },
     );
@@ -56,12 +56,12 @@ describe('the price of a usage limit far from its end', () => {
     });
     let ended = 0;
     const request = () => {
-      const terms: LimitSpec[] = [];
-      addUsageLimits(policies, facts, terms);
+      const specs: LimitSpec[] = [];
+      addUsageLimits(policies, facts, specs);
       return ledger.reserve(
         tenant,
         WORKSPACE,
-        terms.map((one) => ({ terms: one, amount: 100, bounded: true })),
+        specs.map((one) => ({ spec: one, amount: 100, bounded: true })),
       );
     };
     const end = (hold: UsageReservation) =>

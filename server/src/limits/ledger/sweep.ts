@@ -53,12 +53,12 @@ export async function sweepBuckets({ tables, clock }: SweepOptions): Promise<boo
           await tx.remove('usage_buckets', { id: bucket });
           return;
         }
-        const book = BucketTransaction.of(row, clock);
-        book.turn(now);
+        const transaction = BucketTransaction.of(row, clock);
+        transaction.turn(now);
         const over = { id: { in: leases }, expires_at: { lte: now } };
         const still = leases.length === 0 ? [] : await tx.list('reservations', { where: over });
-        for (const { id, amount } of still) await book.release(tx, id, amount, 'expiry');
-        await book.close(tx, now);
+        for (const { id, amount } of still) await transaction.release(tx, id, amount, 'expiry');
+        await transaction.close(tx, now);
         if (still.length > 0) await tx.remove('reservations', over);
       },
       { queue: bucketQueue(workspaceId) },
@@ -85,7 +85,7 @@ function isForgotten(row: Row<'usage_buckets'>, now: number): boolean {
 }
 
 /**
- * The dates that a policy shows; its buckets turn by their own. Nothing is announced: the terms that nodes keep hold the
+ * The dates that a policy shows; its buckets turn by their own. Nothing is announced: the limit specs of nodes hold the
  * former date, from which `firstReset` finds the same next one.
  */
 async function advancePolicy(tables: Tables, id: string): Promise<void> {

@@ -14,14 +14,14 @@ export interface ActualUse {
   /** 1 when it used what has no known price. */
   readonly unpriced: number;
   /** What a limit on cost is charged instead, where limits set their own prices. */
-  readonly charge?: (terms: LimitSpec) => CostCharge;
+  readonly charge?: (spec: LimitSpec) => CostCharge;
 }
 
 /** As in `Used`. */
 export type CostCharge = Pick<ActualUse, 'cost' | 'carry' | 'unpriced'>;
 
 export interface LimitCharge {
-  readonly terms: LimitSpec;
+  readonly spec: LimitSpec;
   /** Estimate, in the unit of the limit. */
   readonly amount: number;
   /** Whether the request cannot use more than `amount`. One that can is alone in the last hundredth of a limit. */
@@ -30,7 +30,7 @@ export interface LimitCharge {
 
 /** A limit as this node knows it. */
 export interface UsageLimitState {
-  readonly terms: LimitSpec;
+  readonly spec: LimitSpec;
   /**
    * At least so much can still be had, in the unit of the limit. What the request has reserved for itself is in it, because most
    * of that goes back; of a limit on requests it is not, because a request uses one.
@@ -86,7 +86,7 @@ export interface LocalBucket {
   /** Requests that hold something of the lease. */
   holders: number;
   near: boolean;
-  termsAt: number;
+  specAt: number;
   usedAt: number;
   refusedUntil: number;
   refusal: SluiceError | null;
@@ -109,7 +109,7 @@ export function newLocalBucket(key: string): LocalBucket {
     open: 0,
     holders: 0,
     near: false,
-    termsAt: -1,
+    specAt: -1,
     usedAt: 0,
     refusedUntil: 0,
     refusal: null,
@@ -165,9 +165,9 @@ export class NodeUsageReservation implements UsageReservation {
   }
 
   get states(): readonly UsageLimitState[] {
-    return this.#parts.map(({ charge: { terms }, local, amount, ended }) => ({
-      terms,
-      left: Math.max(0, local.open + local.available + (ended || terms.type === 'requests' ? 0 : amount)),
+    return this.#parts.map(({ charge: { spec }, local, amount, ended }) => ({
+      spec,
+      left: Math.max(0, local.open + local.available + (ended || spec.type === 'requests' ? 0 : amount)),
       free: Math.max(0, local.open + local.available),
       resetsAt: local.resetsAt > 0 && local.resetsAt < Number.POSITIVE_INFINITY ? local.resetsAt : null,
     }));
@@ -176,7 +176,7 @@ export class NodeUsageReservation implements UsageReservation {
   grow(total: { readonly cost: number; readonly tokens: number }): void {
     if (this.#settled) return;
     for (const part of this.#parts) {
-      const { type } = part.charge.terms;
+      const { type } = part.charge.spec;
       if (type === 'requests' || part.servedAt > 0) continue;
       const wanted = Math.ceil(type === 'cost' ? total.cost : total.tokens);
       if (!(wanted > part.wanted && wanted > part.amount)) continue;

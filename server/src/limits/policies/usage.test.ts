@@ -18,12 +18,12 @@ it('whatever a caller writes, its counter has a key of its own that every store 
   } as unknown as Row<'usage_policies'>;
   const index = compileUsagePolicies([row], { workspaceId: 'w', workspaceSlug: 'w', organisationId: 'o' });
   const texts = ['a', 'a\u0000', 'a\ud800', 'a\ud801', 'a\ufffd', `${'x'.repeat(500)}😀`, 'x'.repeat(501)];
-  const terms: LimitSpec[] = [];
+  const specs: LimitSpec[] = [];
   for (const a of texts) {
-    if (index !== null) addUsageLimits(index, { metadata: { a } } as unknown as PolicyFacts, terms);
+    if (index !== null) addUsageLimits(index, { metadata: { a } } as unknown as PolicyFacts, specs);
   }
-  expect(new Set(terms.map(({ bucketKey }) => bucketKey)).size).toBe(texts.length);
-  for (const { bucketKey, valueKey } of terms) {
+  expect(new Set(specs.map(({ bucketKey }) => bucketKey)).size).toBe(texts.length);
+  for (const { bucketKey, valueKey } of specs) {
     expect([bucketKey, valueKey].every((text) => text.isWellFormed() && !text.includes('\u0000'))).toBe(true);
     expect(valueKey.startsWith('metadata.a:')).toBe(true);
   }

@@ -12,14 +12,14 @@ import {
 } from './conditions.ts';
 
 export interface UsagePolicy extends PolicySelector {
-  readonly terms: Omit<LimitSpec, 'bucketKey' | 'valueKey'>;
+  readonly spec: Omit<LimitSpec, 'bucketKey' | 'valueKey'>;
 }
 
 /** Keys of buckets longer than this are digests: a caller chooses the values, and an index takes no text of any length. */
 const MAX_KEY = 200;
 const MAX_SHOWN = 512;
 
-export function usagePolicySpec(row: Row<'usage_policies'>): UsagePolicy['terms'] {
+export function usagePolicySpec(row: Row<'usage_policies'>): UsagePolicy['spec'] {
   return {
     ownerKind: 'policy',
     ownerId: row.id,
@@ -42,12 +42,12 @@ export function compileUsagePolicies(
   const policies = rows.map((row) => ({
     conditions: row.conditions,
     group_by: row.group_by,
-    terms: usagePolicySpec(row),
+    spec: usagePolicySpec(row),
   }));
   return compilePolicies<UsagePolicy>(policies, place);
 }
 
-/** Adds the terms of every policy that a request belongs to. */
+/** Adds the limit of every policy that a request belongs to. */
 export function addUsageLimits(
   policies: PolicyIndex<UsagePolicy>,
   facts: PolicyFacts,
@@ -55,7 +55,7 @@ export function addUsageLimits(
   scope: PolicyScope = 'all',
 ): void {
   for (const { policy, bucket, valueKey } of policies.match(facts, scope)) {
-    into.push({ ...policy.terms, bucketKey: keyOf(bucket), valueKey: shownKey(valueKey) });
+    into.push({ ...policy.spec, bucketKey: keyOf(bucket), valueKey: shownKey(valueKey) });
   }
 }
 

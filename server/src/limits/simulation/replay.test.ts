@@ -150,10 +150,10 @@ describe('a replay decides as it was decided', () => {
                 await ending?.end(step.used);
                 continue;
               }
-              const terms: LimitSpec[] = [];
-              if (index !== null) addUsageLimits(index, factsOf(step.user), terms);
+              const specs: LimitSpec[] = [];
+              if (index !== null) addUsageLimits(index, factsOf(step.user), specs);
               // As a request whom no limit concerns: nothing is asked.
-              if (terms.length === 0) continue;
+              if (specs.length === 0) continue;
               const { estimate: amount, bounded } = step;
               const limits: LimitFacts = {
                 usage_at: orderingTimestamp(clock.now()),
@@ -163,8 +163,8 @@ describe('a replay decides as it was decided', () => {
               const time = clock.now();
               records.push(recordOf(n, time, step.user, 0, limits));
               try {
-                const charges = terms.map((one) =>
-                  type === 'requests' ? { terms: one, amount: 1, bounded: true } : { terms: one, amount, bounded },
+                const charges = specs.map((one) =>
+                  type === 'requests' ? { spec: one, amount: 1, bounded: true } : { spec: one, amount, bounded },
                 );
                 const settle = await node.reserve(charges);
                 running.push({

@@ -70,14 +70,14 @@ export function usageEngine(
     former.period === wanted.period &&
     isDeepStrictEqual(active.conditions, policy.conditions);
 
-  function bucketOf(terms: LimitSpec, at: number): Bucket {
-    let bucket = buckets.get(terms.bucketKey);
+  function bucketOf(spec: LimitSpec, at: number): Bucket {
+    let bucket = buckets.get(spec.bucketKey);
     if (bucket === undefined) {
-      bucket = { window: 1, resetsAt: firstReset(terms, at), mine: nothing(), real: nothing() };
-      buckets.set(terms.bucketKey, bucket);
+      bucket = { window: 1, resetsAt: firstReset(spec, at), mine: nothing(), real: nothing() };
+      buckets.set(spec.bucketKey, bucket);
     }
     if (bucket.resetsAt !== null && bucket.resetsAt <= at) {
-      bucket.resetsAt = nextReset(terms.period, bucket.resetsAt, at);
+      bucket.resetsAt = nextReset(spec.period, bucket.resetsAt, at);
       bucket.window += 1;
       bucket.mine = nothing();
       bucket.real = nothing();
@@ -90,12 +90,12 @@ export function usageEngine(
       if (index === null) return null;
       const found: LimitSpec[] = [];
       addUsageLimits(index, event.facts, found);
-      const [terms] = found;
-      return terms === undefined ? null : { key: terms.bucketKey, valueKey: terms.valueKey, of: terms };
+      const [spec] = found;
+      return spec === undefined ? null : { key: spec.bucketKey, valueKey: spec.valueKey, of: spec };
     },
 
-    admit(event, terms) {
-      const bucket = bucketOf(terms, event.at);
+    admit(event, spec) {
+      const bucket = bucketOf(spec, event.at);
       const { bounded } = event.estimate;
       const charge = { amount: amountIn(type, event.estimate, 1), bounded: bounded || type === 'requests' };
       const was = committedOf(bucket.real);
@@ -105,9 +105,9 @@ export function usageEngine(
       const committed = seen === undefined ? committedOf(bucket.mine) : seen + committedOf(bucket.mine) - was;
       // A refusal that says nothing of the bucket was for want of a price.
       const unpriced = event.used.unpriced > 0 || (event.refused !== null && event.refused.committed === undefined);
-      const denied = type === 'cost' && terms.unpriced === 'deny' && unpriced;
-      const admitted = !denied && admits(committed, terms.limit);
-      const mine = admitted ? grantOf(charge, terms.limit, committed) : null;
+      const denied = type === 'cost' && spec.unpriced === 'deny' && unpriced;
+      const admitted = !denied && admits(committed, spec.limit);
+      const mine = admitted ? grantOf(charge, spec.limit, committed) : null;
       // By the same counts as `mine`: what the two hold differs only where they decide otherwise.
       const real = former === null || own ? null : grantOf(charge, former.limit, seen ?? was);
       bucket.mine.reserved += mine ?? 0;

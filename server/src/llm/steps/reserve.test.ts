@@ -9,7 +9,7 @@ import {
   workspaceWith,
 } from '../../../test/support/caller.ts';
 import { testExchange } from '../../../test/support/exchange.ts';
-import { termsWith } from '../../../test/support/ledger-node.ts';
+import { limitSpecWith } from '../../../test/support/ledger-node.ts';
 import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
 import { createOutputEstimator } from '../../limits/ledger/output-estimator.ts';
 import { beginTargetLimits, endTargetLimits } from '../routing/target-limits.ts';
@@ -30,7 +30,7 @@ afterAll(() => books.close());
 
 const limitOn = (type: LimitSpec['type'], limit: number) => {
   owners += 1;
-  return termsWith({ ownerKind: 'workspace', ownerId: `w-${owners}`, type, limit });
+  return limitSpecWith({ ownerKind: 'workspace', ownerId: `w-${owners}`, type, limit });
 };
 
 /** A request of a key with a rate limit, in a workspace with these usage limits. */
@@ -64,7 +64,7 @@ it('a limit that is used up refuses, and the request gives back its place in the
   expect(refused.limits.quota?.requests?.remaining).toBe(4);
   await expect(Promise.resolve(reserve(refused))).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
   expect(refused.limits.quota?.requests?.remaining).toBe(5);
-  expect(refused.limits.exhausted?.terms.ownerId).toBe(limit.ownerId);
+  expect(refused.limits.exhausted?.spec.ownerId).toBe(limit.ownerId);
 });
 
 it('a request reserves what it may use at most: its output, and no less than its input', async () => {
@@ -135,7 +135,7 @@ it('of several targets each reserves under its own limits when it is tried, and 
   expect(appliedLimits(x.limits)).toEqual([`usage_limit workspace:${mine.ownerId}`]);
   const first = turnTo(x, [own]);
   await reserveTarget(x);
-  expect(first.usageReservation?.states.map(({ terms }) => terms.ownerId)).toEqual([own.ownerId]);
+  expect(first.usageReservation?.states.map(({ spec }) => spec.ownerId)).toEqual([own.ownerId]);
   expect(appliedLimits(x.limits)).toHaveLength(2);
   endTargetLimits(x, false);
   await Promise.all(x.limits.shared.settling);
@@ -160,7 +160,7 @@ it('a target whose limit is used up refuses, and the limits of the request keep 
   turnTo(x, [own]);
   const refused = Promise.resolve().then(() => reserveTarget(x));
   await expect(refused).rejects.toMatchObject({ kind: 'usage_limit_exceeded' });
-  expect([x.limits.exhausted?.terms.ownerId, x.limits.usageReservation]).toEqual([own.ownerId, held]);
+  expect([x.limits.exhausted?.spec.ownerId, x.limits.usageReservation]).toEqual([own.ownerId, held]);
   endTargetLimits(x, false);
   await ended(x);
 });

@@ -41,10 +41,10 @@ export function reserve(x: Used): void | Promise<void> {
     request: { principal, snapshot },
   } = x;
   if (principal === null || snapshot === null) return;
-  const terms = termsOf(x);
-  x.limits.usageLimits = terms;
-  if (x.request.dryRun || terms.length === 0) return;
-  if (passesJob(x.request) && terms.some(({ type }) => type !== 'requests')) {
+  const specs = limitSpecsOf(x);
+  x.limits.usageLimits = specs;
+  if (x.request.dryRun || specs.length === 0) return;
+  if (passesJob(x.request) && specs.some(({ type }) => type !== 'requests')) {
     refuse(
       x.limits,
       new SluiceError(
@@ -58,7 +58,7 @@ export function reserve(x: Used): void | Promise<void> {
   try {
     const estimate = estimateUse(x);
     const prices: Price[] = [];
-    const charges = terms.map((one) => chargeOf(x, one, estimate, prices));
+    const charges = specs.map((one) => chargeOf(x, one, estimate, prices));
     x.limits.facts.estimate = {
       cost: estimatedCost(estimate, prices[0] ?? estimate.price),
       tokens: estimate.input + estimate.output,
@@ -70,7 +70,7 @@ export function reserve(x: Used): void | Promise<void> {
       return held.then(
         (hold) => {
           decidedNow(x);
-          keep(x.limits, hold, terms);
+          keep(x.limits, hold, specs);
         },
         (error: unknown) => {
           decidedNow(x);
@@ -78,7 +78,7 @@ export function reserve(x: Used): void | Promise<void> {
         },
       );
     }
-    keep(x.limits, held, terms);
+    keep(x.limits, held, specs);
   } catch (error) {
     refuse(x.limits, error);
   }
@@ -90,7 +90,7 @@ function decidedNow(x: Uses<'limits', 'storeClock'>): void {
 }
 
 /** Of a request that may go to several targets only what is the same for all. */
-function termsOf(x: Uses<'attempt' | 'limits' | 'request'>): LimitSpec[] {
+function limitSpecsOf(x: Uses<'attempt' | 'limits' | 'request'>): LimitSpec[] {
   return x.limits.shared === null
     ? requestUsageLimits(x.request, x.attempt.target?.stored ?? null, () => factsOf(x))
     : requestUsageLimits(x.request, null, () => factsOf(x), 'request');
@@ -106,7 +106,7 @@ export function reserveTarget(x: Used): void | Promise<void> {
     request: { principal, snapshot },
   } = x;
   if (targetLimits === null || principal === null || snapshot === null) return;
-  const terms: LimitSpec[] = [...(targetLimits.target.stored?.usageLimits ?? [])];
+  const specs: LimitSpec[] = [...(targetLimits.target.stored?.usageLimits ?? [])];
   if (snapshot.usagePolicies !== null) {
     const own: LimitSpec[] = [];
     addUsageLimits(snapshot.usagePolicies, factsOf(x), own, 'target');
@@ -114,18 +114,18 @@ export function reserveTarget(x: Used): void | Promise<void> {
       // Cost and tokens are booked for each target that used some; a request is one.
       const id = `${one.ownerId} ${one.bucketKey}`;
       if (one.type === 'requests' && x.limits.shared?.counted.has(id)) continue;
-      terms.push(one);
+      specs.push(one);
       if (one.type === 'requests') targetLimits.counts.push(id);
     }
   }
-  x.limits.targetUsageLimits = terms;
-  if (x.request.dryRun || (terms.length === 0 && x.limits.usageReservation === null)) return;
+  x.limits.targetUsageLimits = specs;
+  if (x.request.dryRun || (specs.length === 0 && x.limits.usageReservation === null)) return;
   const estimate = estimateUse(x);
   const prices: Price[] = [];
-  const charges = terms.map((one) => chargeOf(x, one, estimate, prices));
+  const charges = specs.map((one) => chargeOf(x, one, estimate, prices));
   // Whether they serve this model at all is asked again for each target.
   if (x.limits.usageReservation !== null)
-    for (const { terms: one } of x.limits.usageReservation.states) chargeOf(x, one, estimate, prices);
+    for (const { spec: one } of x.limits.usageReservation.states) chargeOf(x, one, estimate, prices);
   x.limits.reserved = { estimate, prices };
   x.limits.facts ??= {};
   x.limits.facts.usage_at ??= orderingTimestamp(x.services.storeClock.now());
@@ -158,21 +158,21 @@ export function reserveAnother(x: Used): UsageReservation | null | false | Promi
   } = x;
   if (principal === null || snapshot === null) return null;
   const states = [...(held?.states ?? []), ...(targetLimits?.usageReservation?.states ?? [])];
-  const asked = states.filter(({ terms }) => terms.type !== 'requests');
+  const asked = states.filter(({ spec }) => spec.type !== 'requests');
   if (asked.length === 0) return null;
   const estimate = estimateUse(x);
   const prices: Price[] = [];
-  const charges = asked.map(({ terms }) => chargeOf(x, terms, estimate, prices));
+  const charges = asked.map(({ spec }) => chargeOf(x, spec, estimate, prices));
   if (charges.some(({ amount }, i) => amount > (asked[i]?.free ?? 0))) return false;
   return x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, charges);
 }
 
-function keep(limits: LlmLimits, hold: UsageReservation, terms: readonly LimitSpec[]): void {
+function keep(limits: LlmLimits, hold: UsageReservation, specs: readonly LimitSpec[]): void {
   limits.usageReservation = hold;
   const { seen } = hold;
   if (seen === null || limits.facts === null) return;
   const committed: Record<string, number> = {};
-  for (const [i, { ownerKind, ownerId }] of terms.entries()) {
+  for (const [i, { ownerKind, ownerId }] of specs.entries()) {
     const before = seen[i];
     if (ownerKind === 'policy' && before !== undefined) committed[ownerId] = before;
   }
@@ -188,22 +188,22 @@ function refuse(limits: LlmLimits, error: unknown): never {
 /** What one limit is asked for. `prices` gains the price its cost was computed by. */
 function chargeOf(
   x: Uses<'attempt' | 'limits' | 'request' | 'execution', 'unpriced'>,
-  terms: LimitSpec,
+  spec: LimitSpec,
   estimate: Estimate,
   prices: Price[],
 ): LimitCharge {
   const { input, output, bounded, free } = estimate;
-  if (terms.type === 'requests') return { terms, amount: 1, bounded: true };
-  if (terms.type === 'tokens') return { terms, amount: input + output, bounded };
-  if (free) return { terms, amount: 0, bounded: true };
-  const rule = terms.unpriced ?? x.services.unpriced;
+  if (spec.type === 'requests') return { spec, amount: 1, bounded: true };
+  if (spec.type === 'tokens') return { spec, amount: input + output, bounded };
+  if (free) return { spec, amount: 0, bounded: true };
+  const rule = spec.unpriced ?? x.services.unpriced;
   if (estimate.price === null && rule === 'deny') {
     // Another target may have a model with a price: this is asked for each.
-    if (x.execution !== null && x.limits.targetLimits === null) return { terms, amount: 0, bounded: true };
-    throw unpricedRefused(terms, modelKey(x).replace(' ', '/'));
+    if (x.execution !== null && x.limits.targetLimits === null) return { spec, amount: 0, bounded: true };
+    throw unpricedRefused(spec, modelKey(x).replace(' ', '/'));
   }
-  const price = estimate.price ?? unpricedRate(x, terms);
+  const price = estimate.price ?? unpricedRate(x, spec);
   if (price !== null && !prices.includes(price)) prices.push(price);
   const cost = Math.min(MAX_UNITS, estimatedCost(estimate, price));
-  return { terms, amount: cost, bounded: bounded && price !== null };
+  return { spec, amount: cost, bounded: bounded && price !== null };
 }

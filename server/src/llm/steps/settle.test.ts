@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { accountWith, callerWith, PRICER, targetWith, workspaceWith } from '../../../test/support/caller.ts';
 import { testExchange } from '../../../test/support/exchange.ts';
-import { termsWith } from '../../../test/support/ledger-node.ts';
+import { limitSpecWith } from '../../../test/support/ledger-node.ts';
 import type { ActualUse, UsageReservation } from '../../limits/ledger/ledger.ts';
 import { createOutputEstimator } from '../../limits/ledger/output-estimator.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';
@@ -114,7 +114,7 @@ it('where limits set a price for such models they are charged by it, and the rec
   const { x, booked } = request(() => null, { input: 3, output: 0 });
   x.outcome.answer.usage = tokens(10, 5);
   await settle(x);
-  const charge = booked[0]?.charge?.(termsWith({ type: 'cost' }));
+  const charge = booked[0]?.charge?.(limitSpecWith({ type: 'cost' }));
   expect([charge?.cost, x.outcome.price?.source, x.outcome.costMicros]).toEqual([30, 'usage-limit', null]);
 });
 

@@ -81,8 +81,8 @@ function tellingPrice(x: Uses<'limits' | 'outcome'>, booked: PricedUsage): Actua
   if (under.charge === undefined) return used;
   return {
     ...used,
-    charge(terms) {
-      const set = chargeAt(terms);
+    charge(spec) {
+      const set = chargeAt(spec);
       if (set === null) return used;
       const { micros: cost, carry, rates } = set.cost;
       if (x.outcome.price === null && x.limits.facts !== null)

@@ -183,7 +183,7 @@ class ObjectBudgets {
     const metadata = Object.keys(all).length === 0 ? null : all;
     const stored = account?.stored ?? null;
     const model = x.outcome.asked(x.request);
-    const terms = requestUsageLimits(x.request, stored, () => {
+    const specs = requestUsageLimits(x.request, stored, () => {
       const slug = stored?.slug ?? account?.provider.id ?? null;
       return {
         ...factsOf(x),
@@ -193,30 +193,30 @@ class ObjectBudgets {
         metadata,
       };
     });
-    const fresh = terms.filter((one) => !this.#reserved.some((other) => isSame(one, other)));
+    const fresh = specs.filter((one) => !this.#reserved.some((other) => isSame(one, other)));
     if (fresh.length > 0 && !x.request.dryRun) {
-      const charges = fresh.map((one) => ({ terms: one, amount: one.type === 'requests' ? 1 : 0, bounded: true }));
+      const charges = fresh.map((one) => ({ spec: one, amount: one.type === 'requests' ? 1 : 0, bounded: true }));
       this.#holds.push(await x.services.ledger.reserve(tenantOf(principal), snapshot.workspaceId, charges));
     }
-    return { terms: terms.map((one) => this.#ruled(one, account)), metadata };
+    return { specs: specs.map((one) => this.#ruled(one, account)), metadata };
   }
 
   /** With the rule for unknown prices that holds now; refuses what a limit does not serve without a price. */
-  #ruled(terms: LimitSpec, account: Account | null): LimitSpec {
+  #ruled(spec: LimitSpec, account: Account | null): LimitSpec {
     const {
       services,
       outcome,
       request: { time },
     } = this.#x;
     const model = outcome.asked(this.#x.request);
-    const unpriced = terms.unpriced ?? services.unpriced;
-    if (terms.type === 'cost' && unpriced === 'deny' && account !== null && model !== '' && !this.#x.request.dryRun) {
+    const unpriced = spec.unpriced ?? services.unpriced;
+    if (spec.type === 'cost' && unpriced === 'deny' && account !== null && model !== '' && !this.#x.request.dryRun) {
       const { provider, stored } = account;
       const own = stored?.models.get(model.toLowerCase())?.pricing?.finetune_config;
       const price = services.pricer.price(provider.id, null, model, stored, time);
-      if (price === null && !own) throw unpricedRefused(terms, `${provider.id}/${model}`);
+      if (price === null && !own) throw unpricedRefused(spec, `${provider.id}/${model}`);
     }
-    return { ...terms, unpriced };
+    return { ...spec, unpriced };
   }
 
   /** The request itself counts under the limits asked here, when it was accepted. */

@@ -54,7 +54,7 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
       const key = `metadata._user:${value}`;
       const place = { organisationId: policy.organisation_id, workspaceId: policy.workspace_id };
       const now = clock.now();
-      const book = await BucketTransaction.open(
+      const transaction = await BucketTransaction.open(
         tx,
         place,
         { ...usagePolicySpec(policy), bucketKey: key, valueKey: key },
@@ -62,8 +62,8 @@ describe.each(['sqlite', 'postgres'] as const)('usage-limits policies on %s', (e
         now,
       );
       const nothing = { lease: 'none', reserved: 0, carry: 0, requests: 1, unpriced: 0, giveBack: false };
-      await book.settle(tx, { ...nothing, window: book.row.window_no, used });
-      await book.close(tx, now);
+      await transaction.settle(tx, { ...nothing, window: transaction.row.window_no, used });
+      await transaction.close(tx, now);
     });
   const usage = async (id: string) => (await read(id, '?include_usage=true')).body.value_key_usage_map;
   const entities = async (id: string, query = '') => {

@@ -14,7 +14,7 @@ import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';
 import { costMicros } from '../../pricing/cost.ts';
 import type { SystemTx } from '../../store/ports.ts';
-import { endObject, placeOf, termsOf } from '../usage/rows.ts';
+import { endObject, limitSpecsOf, placeOf } from '../usage/rows.ts';
 import { NOTHING_USED, type ObjectUse, unknownUse } from '../usage/use.ts';
 import { allResults, finish, GONE, nameFiles, openInput, rulesOf, writeFiles } from './batch-files.ts';
 import { type BatchFault, type BatchReport, checkBatchInput } from './batch-input.ts';
@@ -148,7 +148,7 @@ async function estimated(row: BatchRow, report: BatchReport, services: BatchServ
     const counted = await tx.find('object_usage', { id });
     if (counted === undefined) return;
     const { expiresAt } = progressOf(row);
-    await reserveDeferred(tx, placeOf(counted), termsOf(counted), estimate, expiresAt + LATE_MS, clock, now);
+    await reserveDeferred(tx, placeOf(counted), limitSpecsOf(counted), estimate, expiresAt + LATE_MS, clock, now);
   };
 }
 

@@ -153,7 +153,7 @@ export class ManagedBatches {
               provider: account.provider.id,
               model: batch.model,
               endpoint: batch.endpoint,
-              terms: counted.terms,
+              specs: counted.specs,
               metadata: { ...counted.metadata, _batch_id: id },
               dueAt: expiresAt + FOLLOWED_MS,
             },

@@ -21,7 +21,7 @@ import type { JobsAdapter } from '../../providers/training.ts';
 import { cleaned, isMissing } from '../errors.ts';
 import { ownershipOf } from '../object-ownership.ts';
 import { readJob } from '../requests.ts';
-import { aboutOf, endObject, placeOf, termsOf } from '../usage/rows.ts';
+import { aboutOf, endObject, limitSpecsOf, placeOf } from '../usage/rows.ts';
 import { costOf, jobUse, NOTHING_USED, type ObjectUse, type Priced } from '../usage/use.ts';
 import { checked, DatasetRefused, refusedRows } from './job-dataset.ts';
 import { estimate, estimateText, USUAL_EPOCHS } from './job-estimate.ts';
@@ -168,7 +168,15 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
           tokens: costs.trained_tokens,
           requests: 0,
         };
-        await reserveDeferred(tx, placeOf(counted), termsOf(counted), expected, aboutOf(counted).until, clock, now);
+        await reserveDeferred(
+          tx,
+          placeOf(counted),
+          limitSpecsOf(counted),
+          expected,
+          aboutOf(counted).until,
+          clock,
+          now,
+        );
       }
       const patch: Partial<JobRow> = { ...noted(row, { checked: found }), step: 'upload' satisfies JobStep };
       await tx.update('training_jobs', { id: row.id }, patch);

@@ -162,7 +162,7 @@ export function createManagedJobs(
         provider: account.provider.id,
         model: job.upstreamModel,
         endpoint: null,
-        terms: counted.terms,
+        specs: counted.specs,
         metadata: { ...counted.metadata, _job_id: id },
         dueAt: due + FOLLOWED_MS,
       },

@@ -28,7 +28,7 @@ export async function begun<T extends { readonly id: string }>(
   about: { readonly kind: 'batch' | 'job'; readonly model: string | null; readonly endpoint: string | null },
   create: () => Promise<T>,
 ): Promise<T> {
-  const { terms, metadata } = (await call.limits?.(account, null)) ?? UNLIMITED;
+  const { specs, metadata } = (await call.limits?.(account, null)) ?? UNLIMITED;
   const { stored, provider } = account;
   if (stored === null) {
     const made = await create();
@@ -47,7 +47,7 @@ export async function begun<T extends { readonly id: string }>(
       slug,
       account: accountId,
       provider: provider.id,
-      terms,
+      specs,
       metadata,
       dueAt: now + CREATION_MS,
     },

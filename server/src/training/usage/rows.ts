@@ -36,7 +36,7 @@ export interface UsageAbout {
 }
 
 export const aboutOf = (row: UsageRow): UsageAbout => row.about as unknown as UsageAbout;
-export const termsOf = (row: UsageRow): readonly LimitSpec[] => row.terms as unknown as readonly LimitSpec[];
+export const limitSpecsOf = (row: UsageRow): readonly LimitSpec[] => row.terms as unknown as readonly LimitSpec[];
 export const useOf = (row: UsageRow): ObjectUse | null => row.result as unknown as ObjectUse | null;
 const stored = (value: object): Record<string, unknown> => value as Record<string, unknown>;
 
@@ -65,7 +65,7 @@ export function usageRow(
     readonly provider: string;
     readonly model: string | null;
     readonly endpoint: string | null;
-    readonly terms: readonly LimitSpec[];
+    readonly specs: readonly LimitSpec[];
     readonly metadata: Readonly<Record<string, string>> | null;
     readonly dueAt: number;
   },
@@ -97,7 +97,7 @@ export function usageRow(
     provider_slug: parts.slug,
     account: parts.account,
     object_id: parts.id ?? '',
-    terms: [...parts.terms],
+    terms: [...parts.specs],
     about: stored(about),
     result: null,
     step: parts.step,
@@ -133,7 +133,7 @@ export async function booked(
     requests: use.requests,
     unpriced: use.unpriced,
   };
-  await settleDeferred(tx, placeOf(row), termsOf(row), used, clock, now);
+  await settleDeferred(tx, placeOf(row), limitSpecsOf(row), used, clock, now);
   return { step: 'record' satisfies UsageStep, result: stored(use), last_updated_at: now };
 }
 

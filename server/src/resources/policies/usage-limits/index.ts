@@ -189,7 +189,7 @@ function changed(body: UpdateBody, row: PolicyRow, now: number): { patch: Patch<
   // The two exclude each other, so that the one that is named replaces the other.
   if (body.periodic_reset != null && body.periodic_reset_days === undefined) patch.periodic_reset_days = null;
   if (body.periodic_reset_days != null && body.periodic_reset === undefined) patch.periodic_reset = null;
-  // Newer than what nodes know, however coarse the clock: terms are compared by it.
+  // Newer than what nodes know, however coarse the clock: limit specs are compared by it.
   let next: PolicyRow = { ...row, ...patch, last_updated_at: Math.max(now, row.last_updated_at + 1) };
   checkAmounts(row.type, body);
   checkPolicy(next);
@@ -230,7 +230,7 @@ async function update(call: Call<unknown, unknown, UpdateBody>, row: PolicyRow) 
  * follow when their next request comes: callers choose the values, and a change must not wait for all there ever were.
  */
 async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): Promise<void> {
-  const terms = usagePolicySpec(row);
+  const spec = usagePolicySpec(row);
   const of = async (status: Bucket['status'], limit: number) =>
     limit <= 0
       ? []
@@ -238,18 +238,18 @@ async function adopt(tx: TenantTx, row: PolicyRow, clock: Clock, now: number): P
   const exhausted = await of('exhausted', MAX_ADOPTED);
   const buckets = [...exhausted, ...(await of('active', MAX_ADOPTED - exhausted.length))];
   for (const bucket of buckets) {
-    const book = BucketTransaction.of(bucket, clock);
-    book.turn(now);
-    book.adopt({ ...terms, bucketKey: bucket.bucket_key, valueKey: bucket.value_key }, now);
-    await book.close(tx, now);
+    const transaction = BucketTransaction.of(bucket, clock);
+    transaction.turn(now);
+    transaction.adopt({ ...spec, bucketKey: bucket.bucket_key, valueKey: bucket.value_key }, now);
+    await transaction.close(tx, now);
   }
 }
 
 async function resetBucket({ tx, clock }: Pick<Call, 'tx' | 'clock'>, bucket: Bucket, now: number): Promise<void> {
-  const book = BucketTransaction.of(bucket, clock);
-  book.turn(now);
-  book.reset(now);
-  await book.close(tx, now);
+  const transaction = BucketTransaction.of(bucket, clock);
+  transaction.turn(now);
+  transaction.reset(now);
+  await transaction.close(tx, now);
 }
 
 const spec = resourceSpec({
