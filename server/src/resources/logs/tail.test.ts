@@ -1,4 +1,6 @@
 /** Following requests as they are recorded: what comes, what does not, and what ends it. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { refused } from '../../../test/support/accounts.ts';
 import { logRow, naiveLogs } from '../../../test/support/log-rows.ts';
@@ -280,6 +282,29 @@ describe('following requests', () => {
     expect(again.status).toBe(200);
     await again.leave();
   });
+
+  it('cuts off a client that takes nothing for a minute, and holds little for it', async () => {
+    const { server } = on.admin.app;
+    const connected = once(server, 'connection') as Promise<[Socket]>;
+    const { port } = new URL(on.admin.url);
+    const client = connect(Number(port), '127.0.0.1');
+    client.pause();
+    client.write(`GET /v1/logs/tail HTTP/1.1\r\nhost: a\r\nx-gateway-api-key: ${on.admin.a.admin_api_key}\r\n\r\n`);
+    const [socket] = await connected;
+    let held = 0;
+    let seconds = 0;
+    for (; !socket.destroyed && seconds < 300; seconds++) {
+      // Two megabytes a second, until the buffers of the system are full.
+      if (held === 0) store.rows.push(...Array.from({ length: 200 }, () => row({ error_message: 'x'.repeat(10_000) })));
+      await until(() => clock.pauses > 0 || socket.destroyed);
+      await clock.advance(SECOND);
+      held = Math.max(held, socket.writableLength);
+    }
+    client.destroy();
+    expect(socket.destroyed).toBe(true);
+    expect(seconds).toBeGreaterThan(60);
+    expect(held).toBeLessThan(8_000_000);
+  }, 30_000);
 
   it('refuses a filter by feedback, which comes later than the request', async () => {
     const answer = await on.admin.call('GET', '/v1/logs/tail?weighted_feedback_min=1');
