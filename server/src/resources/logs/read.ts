@@ -1,6 +1,7 @@
 /** `GET /logs/{id}`: one stored request, in the shape of the contract. */
 import { z } from 'zod';
 import type { Sight } from '../../auth/scopes.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonValue } from '../../kernel/json.ts';
 import type { KeptRequest } from '../../telemetry/bodies/chunk.ts';
 import type { BodyPart } from '../../telemetry/bodies/frame.ts';
@@ -146,12 +147,14 @@ export const readLog = action({
     if (!ID.test(id)) throw notFound();
     const reach = await reachOf(call, 'logs.view');
     const { principal } = call;
-    return withServices({ logs: KEPT_LOGS, reader: KEPT_BODIES }, async ({ logs, reader }): Promise<Asked> => {
+    // The record is there without its bodies, too.
+    const reader = call.service(KEPT_BODIES);
+    return withServices({ logs: KEPT_LOGS }, async ({ logs }): Promise<Asked> => {
       const row = await logs.store.find(reach.scope, id);
       if (row === null) throw notFound();
       const own = principal.keyId !== null && columns.text(row, 'api_key_id') === principal.keyId;
       const may = own || principal.scopes.has('logs.view');
-      return { row, reach, kept: may ? await bodiesOf(reader, row) : 'hidden', days: reader.days };
+      return { row, reach, kept: may ? await bodiesOf(reader, row) : 'hidden', days: reader?.days ?? 0 };
     });
   },
   run: async ({ asked, tx, publicUrl, clock }) => {
@@ -175,12 +178,13 @@ export const readLog = action({
 
 const DAY_MS = 86_400_000;
 
-async function bodiesOf(reader: BodyReader, row: LogRow): Promise<Asked['kept']> {
+async function bodiesOf(reader: BodyReader | null, row: LogRow): Promise<Asked['kept']> {
   const chunk = columns.text(row, 'body_chunk');
   const slot = columns.number(row, 'body_slot');
   const organisationId = columns.text(row, 'organisation_id');
   const none = absence(columns.number(row, 'body_flags'), chunk);
   if (none !== null || chunk === null || slot === null || organisationId === null) return none ?? 'off';
+  if (reader === null) throw new SluiceError('unavailable', 'This node has no store of kept bodies.');
   return (await reader.find({ organisationId, chunk, slot, id: String(row.id) })) ?? 'expired';
 }
 
