@@ -7,6 +7,7 @@ import type { LlmRequest } from './state/request.ts';
 /** A setting that requests may say, and its header `x-gateway-<name>`. */
 interface Said extends RequestField {
   readonly setting: string;
+  readonly secret: boolean;
   readonly header: string;
   /** The provider's own header that says the same. */
   readonly native: string | undefined;
@@ -15,13 +16,19 @@ interface Said extends RequestField {
 /** Those of every provider. One that several providers have is there once. */
 const SAID: readonly Said[] = [
   ...new Map(
-    ALL_FIELDS.flatMap(([setting, { request }]) =>
+    ALL_FIELDS.flatMap(([setting, { request, secret = false }]) =>
       request === undefined
         ? []
         : [
             [
               setting,
-              { ...request, setting, header: `x-gateway-${setting.replaceAll('_', '-')}`, native: request.header },
+              {
+                ...request,
+                setting,
+                secret,
+                header: `x-gateway-${setting.replaceAll('_', '-')}`,
+                native: request.header,
+              },
             ] as const,
           ],
     ),
@@ -35,6 +42,9 @@ const BESIDE_STORED = SAID.filter(({ own, redirects }) => !own && !redirects);
 export const REDIRECTING_HEADERS: readonly string[] = SAID.filter(({ redirects }) => redirects).map(
   ({ header }) => header,
 );
+
+/** Headers whose values are credentials, whatever their names say. */
+export const SECRET_HEADERS: readonly string[] = SAID.filter(({ secret }) => secret).map(({ header }) => header);
 
 /** Settings that may be given beside a stored credential. */
 export const KEEPS_ACCOUNT: ReadonlySet<string> = new Set(BESIDE_STORED.map(({ setting }) => setting));

@@ -1,6 +1,7 @@
 /** What is kept of bodies, and under which switches: a real server, in whose files and journals what must not be there is looked for. */
 import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { ALL_FIELDS } from '../../src/providers/accounts.ts';
 import { BODY_FLAGS, type BodyEnd, type BodyFrame, type BodyPart } from '../../src/telemetry/bodies/frame.ts';
 import { filesWith, keptFrames } from '../support/kept-bodies.ts';
 import { startServer, type TestServer } from '../support/server.ts';
@@ -58,6 +59,15 @@ const FAILS = '@sandbox/error?status=500';
 const inline = (config: object) => ({ 'x-gateway-config': JSON.stringify({ provider: 'sandbox', ...config }) });
 
 describe('the first-run organisation keeps bodies', () => {
+  it('without the value of any header that brings a secret setting of a provider', async () => {
+    const secrets = ALL_FIELDS.filter(([, { secret, request }]) => secret === true && request !== undefined);
+    const headers = secrets.map(([name]) => [`x-gateway-${name.replaceAll('_', '-')}`, canary()] as const);
+    expect(headers.map(([name]) => name)).toContain('x-gateway-vertex-service-account-json');
+    const { end, all } = await kept(chat('hello'), Object.fromEntries(headers));
+    expect(end).not.toBeNull();
+    for (const [name, secret] of headers) expect(all, name).not.toContain(secret);
+  });
+
   it('what was sent, what went to the provider and the answer are kept; equal bytes once', async () => {
     const secret = canary();
     const { record, end, texts } = await kept(chat(`hello ${secret}`));

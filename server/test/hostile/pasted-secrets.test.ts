@@ -93,6 +93,21 @@ describe('a credential in a saved config', () => {
     expect(JSON.stringify(answer.body)).toContain('provider');
   });
 
+  it('goes to no host that the request names', async () => {
+    const saved = await save({ provider: 'openai', api_key: 'sk-saved' });
+    const nested = await save({
+      strategy: { mode: 'fallback' },
+      targets: [{ provider: 'openai', api_key: 'sk-saved' }],
+    });
+    for (const { body } of [saved, nested]) {
+      const headers = { 'x-gateway-config': String(body.slug), 'x-gateway-custom-host': `${upstream.url}/v1` };
+      const answer = await server.call('/chat/completions', chat(), headers);
+      expect(answer.status).toBe(400);
+      expect(await answer.text()).toContain('custom_host');
+    }
+    expect(upstream.received).toHaveLength(0);
+  });
+
   it('of an older version goes to no provider that the request names', async () => {
     const saved = await save({ provider: 'openai', api_key: 'sk-saved-before', custom_host: `${upstream.url}/v1` });
     const version = String(saved.body.version_id);

@@ -11,6 +11,7 @@ import { inTurns, type Steps } from '../../kernel/turns.ts';
 import { BODY_FLAGS, type BodyEnd, type BodyPart, type PartFacts } from '../../telemetry/bodies/frame.ts';
 import { headerNames, type MaskRules, maskedHeaders } from '../../telemetry/bodies/masked-headers.ts';
 import type { Uses } from '../exchange.ts';
+import { SECRET_HEADERS } from '../provider-headers.ts';
 import type { Prepared } from '../state/prepared.ts';
 import { beginCapture, captureOf } from './begin.ts';
 import { type BodyCapture, typeIn } from './capture.ts';
@@ -186,7 +187,7 @@ function flagsOf(flags: number, whole: readonly Whole[]): number {
 }
 
 function rulesOf({ request, services }: Used, { secrets }: BodyCapture): MaskRules {
-  const names = new Set(services.bodyLog.maskedHeaders);
+  const names = new Set([...SECRET_HEADERS, ...services.bodyLog.maskedHeaders]);
   for (const name of headerNames(request.header('x-gateway-sensitive-headers'))) names.add(name);
   names.add(request.credentialHeader);
   const own = request.callerToken;
