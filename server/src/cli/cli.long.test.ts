@@ -185,7 +185,7 @@ describe('beside a running server', () => {
     expect(ended, ended.err).toMatchObject({ code: 0, err: '' });
     expect(ended.out).toContain(`keep ${join(dataDir, 'master.key')} in another place`);
 
-    expect((await readdir(target)).sort()).toEqual(['blobs', 'control.db', 'logs.db', 'node-id', 'spool']);
+    expect((await readdir(target)).sort()).toEqual(['blobs', 'control.db', 'logs', 'node-id', 'spool']);
     for (const name of await readdir(target, { recursive: true }))
       expect([name, (await stat(join(target, name))).mode & 0o077]).toEqual([name, 0]);
     expect((await sluice(['backup', target])).err).toContain('exists already');
