@@ -50,7 +50,7 @@ beforeAll(async () => {
   webhook = await hook();
   const trusted = [upstream.url, webhook.url].map((url) => new URL(url).host).join(',');
   server = await startServer(
-    { SLUICE_TRUSTED_HOSTS: trusted },
+    { SLUICE_TRUSTED_HOSTS: trusted, HEADERS_TO_METADATA: 'X-Site, authorization' },
     { clock: { ...systemClock, monotonic: () => at }, random: () => 0 },
   );
   await server.admin('PUT', '/admin/organisation/settings', {
@@ -469,6 +469,12 @@ describe('metadata', () => {
       outcome: 'refused',
       error_message: expect.stringContaining('have 65 keys together; at most 64 are allowed'),
     });
+  });
+
+  it('of headers that the server copies, and of UTF-8, is recorded as it was sent', async () => {
+    const utf8 = (text: string) => Buffer.from(text).toString('latin1');
+    const given = { 'x-gateway-metadata': utf8('{"team":"Küche 🦥","x-site":"told"}'), 'x-site': utf8('Zürich') };
+    expect((await recordOf(account, {}, given)).metadata).toEqual({ team: 'Küche 🦥', 'x-site': 'Zürich' });
   });
 });
 
