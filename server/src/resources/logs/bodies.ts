@@ -40,7 +40,7 @@ export const shownPart = z
 export const shownBody = { headers, body } as const;
 
 /** Why bodies are not shown. */
-export const ABSENT = ['off', 'guardrail', 'no_room', 'expired', 'hidden'] as const;
+export const ABSENT = ['off', 'guardrail', 'no_room', 'pending', 'expired', 'hidden'] as const;
 
 export const shownBodies = z.object({
   kept: z.enum(['all', 'failed_answer', 'none']),
@@ -48,7 +48,7 @@ export const shownBodies = z.object({
     .enum(ABSENT)
     .nullable()
     .describe(
-      'Why there are none. `off`: debug_log is 0, or x-gateway-debug, SLUICE_LOG_BODIES or the sample says so. `guardrail`: one has denied the request. `no_room`: they were dropped. `expired`: their days are over. `hidden`: you may read the record only.',
+      'Why there are none. `off`: debug_log is 0, or x-gateway-debug, SLUICE_LOG_BODIES or the sample says so. `guardrail`: one has denied the request. `no_room`: they were dropped. `pending`: another node has them still, ask again in a minute. `expired`: their days are over. `hidden`: you may read the record only.',
     ),
   truncated: z.boolean(),
   redacted: z.boolean().describe('Guardrails have changed the request or its answer.'),

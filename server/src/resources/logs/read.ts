@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Sight } from '../../auth/scopes.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonValue } from '../../kernel/json.ts';
-import type { KeptRequest } from '../../telemetry/bodies/chunk.ts';
+import { type KeptRequest, timeOf } from '../../telemetry/bodies/chunk.ts';
 import type { BodyPart } from '../../telemetry/bodies/frame.ts';
 import { recordOfRow } from '../../telemetry/log-columns.ts';
 import type { LogRow } from '../../telemetry/log-query.ts';
@@ -147,14 +147,18 @@ export const readLog = action({
     if (!ID.test(id)) throw notFound();
     const reach = await reachOf(call, 'logs.view');
     const { principal } = call;
-    // The record is there without its bodies, too.
     const reader = call.service(KEPT_BODIES);
     return withServices({ logs: KEPT_LOGS }, async ({ logs }): Promise<Asked> => {
       const row = await logs.store.find(reach.scope, id);
       if (row === null) throw notFound();
       const own = principal.keyId !== null && columns.text(row, 'api_key_id') === principal.keyId;
       const may = own || principal.scopes.has('logs.view');
-      return { row, reach, kept: may ? await bodiesOf(reader, row) : 'hidden', days: reader?.days ?? 0 };
+      return {
+        row,
+        reach,
+        kept: may ? await bodiesOf(reader, row, call.clock.now()) : 'hidden',
+        days: reader?.days ?? 0,
+      };
     });
   },
   run: async ({ asked, tx, publicUrl, clock }) => {
@@ -178,14 +182,18 @@ export const readLog = action({
 
 const DAY_MS = 86_400_000;
 
-async function bodiesOf(reader: BodyReader | null, row: LogRow): Promise<Asked['kept']> {
+/** A chunk is packed, and then every node reads it. */
+const PACKED_MS = 120_000;
+
+async function bodiesOf(reader: BodyReader | null, row: LogRow, now: number): Promise<Asked['kept']> {
   const chunk = columns.text(row, 'body_chunk');
   const slot = columns.number(row, 'body_slot');
   const organisationId = columns.text(row, 'organisation_id');
   const none = absence(columns.number(row, 'body_flags'), chunk);
   if (none !== null || chunk === null || slot === null || organisationId === null) return none ?? 'off';
   if (reader === null) throw new SluiceError('unavailable', 'This node has no store of kept bodies.');
-  return (await reader.find({ organisationId, chunk, slot, id: String(row.id) })) ?? 'expired';
+  const found = await reader.find({ organisationId, chunk, slot, id: String(row.id) });
+  return found ?? (now - timeOf(chunk) < PACKED_MS ? 'pending' : 'expired');
 }
 
 function shownBodiesOf(kept: Asked['kept'], { noMetadata }: Sight, origin: string) {
