@@ -85,12 +85,14 @@ describe('a request that was sent elsewhere', () => {
   });
 
   it('is recorded once under its trace and span, however often it is sent, also at the same time', async () => {
+    // The journal has all of them: the keeper leaves out what it knows.
+    const listed = async () => (await server.admin('GET', '/logs?trace_id=again&total=true')).body.total;
     const metadata = { trace_id: 'again', span_id: 's' };
     const all = await Promise.all([1, 2, 3].map(() => insert([entry({ metadata }), entry({ metadata })])));
     expect(all.map(({ status }) => status)).toEqual([200, 200, 200]);
-    expect(await ofTrace('again')).toHaveLength(1);
+    expect(await listed()).toBe(1);
     await insert(entry({ metadata: { trace_id: 'again', span_id: 'other' } }));
-    expect(await ofTrace('again')).toHaveLength(2);
+    expect(await listed()).toBe(2);
   });
 
   it('has the prices of the stored provider that it names, by slug or as a virtual key', async () => {
