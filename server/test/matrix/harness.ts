@@ -5,6 +5,7 @@ import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
+import { KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../../src/resources/logs/insert.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
@@ -126,6 +127,7 @@ export async function startMatrix(
           storedRecords(kept, 0, () => systemClock.now()),
         )
         .provide(KEPT_LOGS, { store: kept, days: 0 })
+        .provide(KEPT_BODIES, { find: async () => null, days: 14 })
         .provide(CUSTOM_LOGS, forgottenLogs)
         .provide(GATEWAYS, NO_PINGS),
     },
