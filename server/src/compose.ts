@@ -121,12 +121,13 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const pricer = createPricer();
   registerModelPrices(front.app, { pricer, clock });
   const scheduler = roles.has('jobs') ? createScheduler({ tables, clock, log, node }) : null;
+  const wake = (id: string) => scheduler?.wake(id);
   const training = await openTraining(common, stores, {
     egress,
     runtime: kept.runtime,
     pricer,
     recorder: spools.recorder,
-    wake: (id) => scheduler?.wake(id),
+    wake,
   });
   const planes = { stores, shared, spools, kept, front, training };
   const gateway = openGateway(common, { ...planes, egress, upstream, pricer, given });
@@ -134,7 +135,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const metrics = openMetrics(common, { ...planes, gateway });
   pushMetrics(common, exporter, () => metrics.families());
   const health = healthReport(common, { ...planes, gateway, exporter, readiness });
-  if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, health });
+  if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, health, wake });
 
   // The price list takes 45 ms to load: better now than while requests wait.
   pricer.warm();
@@ -148,7 +149,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
       ? await firstRun({ tables, clock, dataDir, publicUrl: front.publicUrl(), blockInlineConfig, console })
       : null;
   if (first !== null) await kept.watch.catchUp();
-  if (scheduler !== null) startJobs(common, { stores, front, training, mailer, runLine: gateway.runLine }, scheduler);
+  if (scheduler !== null) startJobs(common, { ...planes, mailer, runLine: gateway.runLine }, scheduler);
   return {
     url: front.url(),
     metricsUrl,

@@ -69,6 +69,8 @@ export interface Config {
   readonly maxUploadBytes: number;
   /** Bytes that the files of one organisation may have together; 0: any. */
   readonly filesQuota: number;
+  /** Requests of an export of logs with `all`. */
+  readonly exportMaxRows: number;
   /** Requests of one batch that Sluice runs at the same time. */
   readonly batchConcurrency: number;
   /** Days that request logs are kept; 0: for ever. */
@@ -362,6 +364,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     maxBodyBytes: must(get('SLUICE_MAX_BODY_BYTES')),
     maxUploadBytes: must(get('SLUICE_MAX_UPLOAD_BYTES')),
     filesQuota: must(get('SLUICE_FILES_QUOTA')),
+    exportMaxRows: must(get('SLUICE_EXPORT_MAX_ROWS')),
     batchConcurrency: must(get('SLUICE_BATCH_CONCURRENCY')),
     diskReserve: must(get('SLUICE_DISK_RESERVE')),
     logDays: must(get('SLUICE_LOG_DAYS')),

@@ -379,6 +379,11 @@ export const VARIABLES = {
     allowed: 'a whole number of bytes from 0 (no quota) to 9007199254740991',
     parse: whole(0, Number.MAX_SAFE_INTEGER),
   }),
+  SLUICE_EXPORT_MAX_ROWS: variable({
+    fallback: '10000000',
+    allowed: 'a whole number of requests from 1 to 1000000000',
+    parse: whole(1, 1_000_000_000),
+  }),
   SLUICE_BATCH_CONCURRENCY: variable({
     fallback: '50',
     allowed: 'a whole number from 1 to 1000',

@@ -78,7 +78,7 @@ describe('what others wrote is weighed before it is parsed', () => {
     'llm/steps/prepare.ts': 'a header of 16 KB',
     'operations/convert/testing.ts': 'tests',
     'resources/analytics/filters.ts': 'one query parameter, of at most 16384 characters',
-    'resources/logs/cursor.ts': 'at most 400 characters, whose signature is right',
+    'resources/signed.ts': 'at most 800 characters, whose signature is right',
     'resources/admin/users/address.ts': OWN,
     'resources/common.ts': 'a query of 16 KB',
     'resources/configs/index.ts': 'scanned first',

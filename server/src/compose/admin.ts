@@ -1,6 +1,7 @@
 import { type ConsoleDeps, registerConsole } from '../admin/console.ts';
 import { CONSOLE_DIST } from '../admin/console-dist.ts';
 import { registerDocs } from '../admin/docs.ts';
+import { registerExportFiles } from '../admin/export-files.ts';
 import { type AdminDeps, registerAdmin } from '../admin/handle.ts';
 import { Invitations } from '../admin/invitations.ts';
 import { MailedLinks } from '../admin/mailed-links.ts';
@@ -27,6 +28,7 @@ import { TRACES } from '../resources/feedback/traces.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
 import { KEPT_BODIES } from '../resources/logs/bodies.ts';
+import { EXPORTS } from '../resources/logs/exports/index.ts';
 import { RECORDS } from '../resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../resources/logs/insert.ts';
 import { KEPT_LOGS } from '../resources/logs/reach.ts';
@@ -56,6 +58,8 @@ interface Parts {
   /** Null: no mail server is configured. */
   readonly mailer: Mailer | null;
   readonly health: HealthReport;
+  /** Tells this process's scheduler, when it has one, that a row was added or changed. */
+  readonly wake: (id: string) => void;
 }
 
 /** Registers the administration API, the routes of the operator, the reference and the console. */
@@ -67,6 +71,7 @@ export async function openAdmin(common: Common, parts: Parts): Promise<void> {
   const deps = adminDeps(common, parts, records, mails);
   await registerAdmin(app, deps);
   registerOperator(app, { ...deps, health: parts.health });
+  registerExportFiles(app, { ...deps, blobs: parts.training.services.blobs });
   registerDocs(app, () => buildOpenApi(ACTIONS, common.version, dataPlanePaths()));
   await registerConsole(app, consoleDeps(common, parts, records, mails));
 }
@@ -107,7 +112,7 @@ function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: 
 
 function servicesOf(
   { config, clock }: Common,
-  { stores, spools, kept, gateway, training }: Parts,
+  { stores, spools, kept, gateway, training, wake }: Parts,
   records: StoredRecords,
   mails: LimitedMails | null,
 ): Services {
@@ -129,6 +134,7 @@ function servicesOf(
       }),
     )
     .provide(KEPT_BODIES, { find: (place) => spools.logs.bodies.find(place), days: config.bodiesDays })
+    .provide(EXPORTS, { maxRows: config.exportMaxRows, wake })
     .provide(TRACES, tracesOf(records, stores.storeClock))
     .provide(SIMULATIONS, createSimulationRunner({ records, countersFor: (time) => memoryCounters({ clock: time }) }));
   return mails === null ? services : services.provide(MAILS, mails);

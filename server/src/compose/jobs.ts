@@ -17,6 +17,8 @@ import type { RunInternalCall } from '../runtime/internal-call.ts';
 import { purgeOwners } from '../runtime/owners.ts';
 import type { Common } from './common.ts';
 import type { Front } from './front.ts';
+import { startLogExports } from './log-exports.ts';
+import type { Spools } from './spools.ts';
 import type { Stores } from './stores.ts';
 import type { Training } from './training.ts';
 
@@ -32,6 +34,7 @@ const WEBHOOK_MS = 10_000;
 
 interface Parts {
   readonly stores: Stores;
+  readonly spools: Spools;
   readonly front: Front;
   readonly training: Training;
   readonly mailer: Mailer | null;
@@ -40,6 +43,7 @@ interface Parts {
 
 /** Starts the work of a `jobs` node. */
 export function startJobs(common: Common, parts: Parts, scheduler: Scheduler): void {
+  startLogExports(common, parts, scheduler);
   startDueWork(common, parts, scheduler);
   startCleanUp(common, parts);
   const { clock, log, lifecycle } = common;

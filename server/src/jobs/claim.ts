@@ -8,7 +8,7 @@ import type { SystemTx, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 
 /** Tables whose rows are work: all have the columns step, due_at, holder, held_until, failures, cancel_requested. */
-export type WorkTable = 'training_jobs' | 'batches' | 'object_usage';
+export type WorkTable = 'training_jobs' | 'batches' | 'object_usage' | 'log_exports';
 
 /** `due_at` of a row with nothing left to do: past every poll, so that finished rows cost none. */
 export const NEVER = Number.MAX_SAFE_INTEGER;
@@ -43,7 +43,7 @@ export interface Claim<N extends WorkTable> {
 type Common = Row<'training_jobs'>;
 type Table = 'training_jobs';
 
-/** The two tables agree in every column named in this file; the type system cannot say so of a union. */
+/** The tables agree in every column named in this file; the type system cannot say so of a union. */
 const common = (table: WorkTable): Table => table as Table;
 
 /** Rows that are due and free, soonest first. */

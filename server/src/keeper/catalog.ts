@@ -1,5 +1,8 @@
 /** The list of files, as the keeper asks for it: truth is in the control store, of which the keeper itself knows nothing. */
 
+/** Ending of files that are being written, and of those that wait to be taken away: they go when a keeper starts. */
+export const UNFINISHED = '.unfinished';
+
 /** A Parquet file of records. */
 export interface LogFile {
   /** Name without ending. */

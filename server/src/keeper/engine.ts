@@ -10,9 +10,15 @@ interface Reader {
   getRowObjectsJS(): Record<string, unknown>[];
 }
 
+interface Streamed {
+  /** Some 2,000 rows at a time. */
+  yieldRowObjectJs(): AsyncIterable<Record<string, unknown>[]>;
+}
+
 export interface Connection {
   run(sql: string, values?: SqlValue[]): Promise<unknown>;
   runAndReadAll(sql: string, values?: SqlValue[]): Promise<Reader>;
+  stream(sql: string, values?: SqlValue[]): Promise<Streamed>;
   interrupt(): void;
   closeSync(): void;
 }
@@ -36,6 +42,8 @@ export async function openEngine(options: {
   readonly memory: string;
   readonly threads: number;
   readonly temporary: string;
+  /** Rows of files stay in their order where a statement does not sort them. */
+  readonly ordered?: boolean;
 }): Promise<Engine> {
   const { DuckDBInstance } = (await import(PACKAGE)) as Package;
   return DuckDBInstance.create(':memory:', {
@@ -43,7 +51,7 @@ export async function openEngine(options: {
     threads: String(options.threads),
     temp_directory: options.temporary,
     max_temp_directory_size: '4GB',
-    preserve_insertion_order: 'false',
+    preserve_insertion_order: String(options.ordered === true),
     autoinstall_known_extensions: 'false',
     autoload_known_extensions: 'false',
     allow_community_extensions: 'false',
@@ -53,7 +61,19 @@ export async function openEngine(options: {
 /** Rows with whole numbers as numbers, and maps as objects. */
 export async function rowsOf(connection: Connection, { sql, values }: Statement): Promise<Record<string, LogValue>[]> {
   const reader = await connection.runAndReadAll(sql, [...values]);
-  const rows = reader.getRowObjectsJS();
+  return plainRows(reader.getRowObjectsJS());
+}
+
+/** The same of a long answer, some rows at a time. */
+export async function* streamOf(
+  connection: Connection,
+  { sql, values }: Statement,
+): AsyncGenerator<Record<string, LogValue>[]> {
+  const streamed = await connection.stream(sql, [...values]);
+  for await (const rows of streamed.yieldRowObjectJs()) yield plainRows(rows);
+}
+
+function plainRows(rows: Record<string, unknown>[]): Record<string, LogValue>[] {
   for (const row of rows) for (const name in row) row[name] = plain(row[name]);
   return rows as Record<string, LogValue>[];
 }

@@ -8,7 +8,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import { syncDirectory } from '../store/disk/files.ts';
 import type { LogCatalog, LogFile, LogPosition } from './catalog.ts';
-import { NO_CHANGE } from './catalog.ts';
+import { NO_CHANGE, UNFINISHED } from './catalog.ts';
 import { type Connection, type Engine, literal, rowsOf } from './engine.ts';
 import { JournalReader, journalsIn } from './journal-reader.ts';
 import { type Pinned, relationOf } from './queries.ts';
@@ -44,7 +44,6 @@ const HOUR_MS = 3_600_000;
 /** A question waits no longer than this for what is not read yet. */
 const PATIENCE_MS = 2_000;
 const ENDING = '.parquet';
-const UNFINISHED = '.unfinished';
 /** One record is found in 20 ms with row groups of this size, in 43 ms with the engine's own. */
 const AS_PARQUET = '(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 8192)';
 const SORTED = 'ORDER BY "organisation_id", "workspace_id", "time", "id"';

@@ -10,6 +10,7 @@ import type {
   LogGroupQuery,
   LogMeasure,
   LogPageQuery,
+  LogPlace,
   LogScope,
   LogSelection,
 } from '../telemetry/log-query.ts';
@@ -164,6 +165,41 @@ export function arrivalsStatement(
   const most = parameters.add(BigInt(limit));
   const sql = `SELECT ${names}, ${SHOWN}, count(*) OVER () AS "matches" FROM ${table} WHERE ${rows} AND ${where} ORDER BY rowid LIMIT ${most}`;
   return { sql, values: parameters.values };
+}
+
+/** The place of one record, counted from 0 in order of time, behind a place. */
+export function nthStatement(source: string, selection: LogSelection, behind: LogPlace | null, n: number): Statement {
+  const parameters = new Parameters();
+  const where = [selected(selection, parameters)];
+  if (behind !== null) where.push(after(behind, parameters));
+  const offset = parameters.add(BigInt(n));
+  const sql = `SELECT "time", "id", ${SHOWN} FROM ${source} WHERE ${where.join(' AND ')} ORDER BY "time" ASC, "id" ASC LIMIT 1 OFFSET ${offset}`;
+  return { sql, values: parameters.values };
+}
+
+/** All rows between two places, in order of time; those of the places themselves are not among them. */
+export function spanStatement(
+  source: string,
+  selection: LogSelection,
+  columns: readonly string[],
+  behind: LogPlace | null,
+  before: LogPlace | null,
+): Statement {
+  const parameters = new Parameters();
+  const where = [selected(selection, parameters)];
+  if (behind !== null) where.push(after(behind, parameters));
+  if (before !== null) {
+    const at = parameters.add(BigInt(before.time));
+    where.push(`"time" <= ${at} AND ("time" < ${at} OR "id" < ${parameters.add(before.id)})`);
+  }
+  const names = [...new Set(['id', 'time', ...columns])].map(quoted).join(', ');
+  const sql = `SELECT ${names}, ${SHOWN} FROM ${source} WHERE ${where.join(' AND ')} ORDER BY "time" ASC, "id" ASC`;
+  return { sql, values: parameters.values };
+}
+
+function after({ time, id }: LogPlace, parameters: Parameters): string {
+  const at = parameters.add(BigInt(time));
+  return `"time" >= ${at} AND ("time" > ${at} OR "id" > ${parameters.add(id)})`;
 }
 
 /** All columns of one record. */

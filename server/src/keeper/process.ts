@@ -5,8 +5,9 @@ import { uuidv7 } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
 import { BodyKeeper } from './body-keeper.ts';
 import { bodyStoreOver, sentBodies } from './body-messages.ts';
-import type { LogCatalogState } from './catalog.ts';
+import { type LogCatalogState, UNFINISHED } from './catalog.ts';
 import { type Engine, openEngine } from './engine.ts';
+import { LogExports } from './exports.ts';
 import { Keeper } from './keeper.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
 import { LogQueries } from './queries.ts';
@@ -89,13 +90,14 @@ async function main(): Promise<void> {
     ...(flushBytes === undefined ? {} : { flushBytes }),
     ...(flushMs === undefined ? {} : { flushMs }),
   });
-  const queries = new LogQueries({
+  const reading = {
     connect: () => engine.connect(),
-    pin: (from, to) => keeper.pin(from, to),
+    pin: (from: number, to: number) => keeper.pin(from, to),
     damaged: () => keeper.findDamaged(),
-    clock,
     log,
-  });
+  };
+  const queries = new LogQueries({ ...reading, clock });
+  const exports = new LogExports({ ...reading, dir, ending: UNFINISHED, newId: () => uuidv7(clock), bodies: null });
   const bodies = new BodyKeeper({ dir, spool, store: bodyStoreOver(channel), clock, log });
   const rssMb = () => Math.round(process.memoryUsage().rss / 1_048_576);
   Object.assign(answers, {
@@ -104,6 +106,8 @@ async function main(): Promise<void> {
     arrived: used(queries.arrived.bind(queries)),
     count: used(queries.count.bind(queries)),
     find: used(queries.find.bind(queries)),
+    part: used(exports.part.bind(exports)),
+    join: used(exports.join.bind(exports)),
     flush: used(async () => {
       await keeper.flush();
       await bodies.flush();
@@ -129,7 +133,7 @@ async function main(): Promise<void> {
       // Another keeper may have been here: the list is read again by the next one.
       if (failures >= MOST_FAILURES) end(1);
     }
-    if (queries.running > 0) continue;
+    if (queries.running + exports.running > 0) continue;
     const idle = keeper.state.tail === 0 && clock.now() - lastUse >= restMs;
     if (idle || rssMb() > mostRssMb) end(0);
   }

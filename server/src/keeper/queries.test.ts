@@ -174,6 +174,7 @@ describe('questions about records', () => {
     const leaky: Connection = {
       run: (sql, values) => open.run(sql, values),
       runAndReadAll: (sql, values) => open.runAndReadAll(sql.replaceAll('"organisation_id" = $', "'' <> $"), values),
+      stream: (sql, values) => open.stream(sql, values),
       interrupt: () => open.interrupt(),
       closeSync: () => open.closeSync(),
     };

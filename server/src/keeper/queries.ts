@@ -294,29 +294,33 @@ export class LogQueries implements LogStore {
     }
   }
 
-  /** Each row tells whose it is; a foreign one means a fault of ours, and nothing is answered. */
   #prove(scope: LogScope, rows: readonly Readonly<Record<string, LogValue>>[]): void {
-    const { organisationId, workspaceIds } = scope;
-    const foreign = rows.filter(
-      (row) =>
-        row[PROOF.organisation] !== organisationId ||
-        (workspaceIds !== null && !workspaceIds.some((id) => id === row[PROOF.workspace])),
-    ).length;
-    if (foreign > 0) throw this.#refused(scope, foreign);
+    prove(scope, rows, this.#parts.log);
   }
 
   #proveCount(scope: LogScope, row: Readonly<Record<string, LogValue>> | undefined): void {
     const foreign = row?.[PROOF.foreign];
-    if (foreign !== 0) throw this.#refused(scope, Number(foreign ?? -1));
+    if (foreign !== 0) throw refused(scope, Number(foreign ?? -1), this.#parts.log);
   }
+}
 
-  #refused({ organisationId }: LogScope, records: number): SluiceError {
-    this.#parts.log.error('an answer about logs was refused because it took in records of others', {
-      organisation_id: organisationId,
-      records,
-    });
-    return new SluiceError('internal', 'The logs could not be read. Tell the operator of this server.');
-  }
+/** Each row tells whose it is; a foreign one means a fault of ours, and nothing is answered: throws `internal`. */
+export function prove(scope: LogScope, rows: readonly Readonly<Record<string, LogValue>>[], log: Log): void {
+  const { organisationId, workspaceIds } = scope;
+  const foreign = rows.filter(
+    (row) =>
+      row[PROOF.organisation] !== organisationId ||
+      (workspaceIds !== null && !workspaceIds.some((id) => id === row[PROOF.workspace])),
+  ).length;
+  if (foreign > 0) throw refused(scope, foreign, log);
+}
+
+function refused({ organisationId }: LogScope, records: number, log: Log): SluiceError {
+  log.error('an answer about logs was refused because it took in records of others', {
+    organisation_id: organisationId,
+    records,
+  });
+  return new SluiceError('internal', 'The logs could not be read. Tell the operator of this server.');
 }
 
 /** Milliseconds since the epoch in a UUIDv7; null for any other text. */
@@ -346,14 +350,14 @@ export function relationOf(files: readonly Pick<PinnedFile, 'path'>[], tails: re
   return `(${[NO_ROWS, ...parts].join(' UNION ALL BY NAME ')})`;
 }
 
-interface Step {
+export interface Step {
   readonly relation: string;
   /** The time that no record outside of this step is beyond; null in the last step, which has them all. */
   readonly beyond: number | null;
 }
 
 /** The nearest file with the tail first, then five files, then all. */
-function steps({ files, tails }: Pinned, order: LogPageQuery['order']): Step[] {
+export function steps({ files, tails }: Pinned, order: LogPageQuery['order']): Step[] {
   const down = order === 'newest';
   const sorted = [...files].sort((one, other) => (down ? other.maxTime - one.maxTime : one.minTime - other.minTime));
   return [1, 5, sorted.length]

@@ -58,6 +58,7 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'log_files',
   'log_positions',
   'log_hours',
+  'log_exports',
   'leases',
 ];
 

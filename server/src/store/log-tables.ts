@@ -1,5 +1,20 @@
-/** How far journals have been read, and the tables of the log keeper: of the installation, whatever organisation a row names. */
-import { int, table, text, time } from './column.ts';
+/**
+ * How far journals have been read, and the tables of the log keeper: of the installation, whatever organisation a row names.
+ * Exports belong to their workspace.
+ */
+import { bool, int, json, nullable, table, text, time } from './column.ts';
+
+export type LogExportStatus = 'draft' | 'in_progress' | 'success' | 'failed' | 'stopped';
+
+/** A piece of an export's file, in the blob store. */
+export interface LogExportPart {
+  readonly rows: number;
+  readonly bytes: number;
+  /** Lower-case hexadecimal. */
+  readonly sha256: string;
+  /** It is so many parts in one. */
+  readonly joined?: number;
+}
 
 export const logTables = {
   /** How far each journal of settled requests has been applied. */
@@ -54,5 +69,49 @@ export const logTables = {
     tokens_in: int(),
     tokens_out: int(),
     latency_sum_us: int(),
+  }),
+  /** Exports of request logs; `jobs/log-exports.ts` writes their files. */
+  log_exports: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    workspace_id: text(),
+    /** Whose export it is: a user key sees no others. Null: a service key's. */
+    user_id: nullable(text()),
+    /** As the caller has written them. */
+    filters: json<Record<string, unknown>>(),
+    requested_data: json<string[]>(),
+    format: text<'jsonl' | 'csv' | 'parquet'>(),
+    /** Every row that meets the filters, in place of one page of them. */
+    whole: bool(),
+    bom: bool(),
+    description: text(),
+    status: text<LogExportStatus>(),
+    error: nullable(json<{ code: string; message: string; param: string | null }>()),
+    /** Rows that the filters chose when it was made or changed, and once it is whole those of its file. */
+    total: int(),
+    /** How often it was started: the names of its blobs have it. */
+    runs: int(),
+    /** 0: never. */
+    started_at: time(),
+    /** The range of this run: an open end is the time of the start. Null before it. */
+    covers: nullable(json<{ from: number; to: number }>()),
+    /** Whole parts, in their order. */
+    parts: json<LogExportPart[]>(),
+    /** The last row of the last part; null: at the begin, or at the end. */
+    place: nullable(json<{ time: number; id: string }>()),
+    /** Ranges whose records could not be read. */
+    incomplete: json<{ from: number; to: number }[]>(),
+    /** When the file goes; null: there is none. */
+    expires_at: nullable(time()),
+    /** `done`: no worker has anything to do. */
+    step: text<'begin' | 'parts' | 'done'>(),
+    cancel_requested: bool(),
+    failures: int(),
+    due_at: time(),
+    holder: nullable(text()),
+    held_until: time(),
+    created_by: nullable(text()),
+    created_at: time(),
+    last_updated_at: time(),
   }),
 };

@@ -10,6 +10,7 @@ import { removeOld } from '../../src/jobs/alerts/deliver.ts';
 import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
 import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
+import { type ExportOptions, exportWork, sweepExports } from '../../src/jobs/log-exports.ts';
 import { forget } from '../../src/jobs/retention.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
@@ -17,6 +18,7 @@ import { sweepBuckets } from '../../src/limits/ledger/sweep.ts';
 import { purgeVectors } from '../../src/llm/cache/semantic-cache.ts';
 import { MIGRATIONS } from '../../src/store/migrations/index.ts';
 import { TYPES } from '../../src/store/migrations/migration.ts';
+import type { Blobs } from '../../src/store/ports.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
 import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
 import { build, ROWS, readRoutes } from '../matrix/routes.ts';
@@ -161,6 +163,15 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
       const services = { tables, blobs, clock: systemClock, log: silentLog } as unknown as FileServices;
       await new ManagedFiles(services).sweep(new AbortController().signal);
     },
+    'turn of an export': async () => {
+      const id = a1.objects.log_export.id;
+      const running = { status: 'in_progress', started_at: 1 } as const;
+      await tables.systemWrite((tx) => tx.update('log_exports', { id }, running));
+      const row = await tables.systemRead((tx) => tx.find('log_exports', { id }));
+      await exportWork({ tables } as ExportOptions).run({ row: { ...row, id: 'waits behind it' } } as never);
+      await tables.systemWrite((tx) => tx.update('log_exports', { id }, { status: 'draft', started_at: 0 }));
+    },
+    'sweep of exports': () => sweepExports({ tables, blobs: { delete: async () => true } as unknown as Blobs }),
     'idempotency keys': () => purgeIdempotencyKeys(tables),
     retention: async () => {
       await tables.systemWrite(async (tx) => {
@@ -188,7 +199,7 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
       await tables.lastChange();
     },
   };
-  for (const table of ['training_jobs', 'batches', 'object_usage'] as const) {
+  for (const table of ['training_jobs', 'batches', 'object_usage', 'log_exports'] as const) {
     steps[`claims of ${table}`] = async () => {
       await dueRows(tables, table, now, 10);
       await nextDue(tables, table, now);

@@ -21,6 +21,9 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   '/guardrails': 'guardrail',
   '/logs': 'log',
   '/feedback': 'feedback',
+  '/logs/exports': 'log_export',
+  'logs.exports.cancel /logs/exports': 'running_export',
+  'logs.exports.download /logs/exports': 'written_export',
   '/integrations': 'integration',
   '/providers': 'provider',
   '/virtual-keys': 'virtual_key',
@@ -125,6 +128,7 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   'filters.trace_id': null,
   'filters.span_id': null,
   'filters.prompt_slug': null,
+  'filters.workspace_slug': 'workspace',
 };
 
 /** Fields whose names say that they name something. */
@@ -203,6 +207,8 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
     workspace_id: t.workspaceId,
     map: [{ from: 'openai__gpt-4o', to: 'openai__gpt-4o-mini' }],
   }),
+  'logs.exports.create': (t) => ({ filters: {}, requested_data: ['id'], workspace_id: t.workspaceId }),
+  'logs.exports.update': () => ({ filters: { ai_model: 'made' } }),
   'policies.rate-limits.create': (t, n) => ({
     name: `made ${n}`,
     conditions: [{ key: 'metadata.team', value: 'nobody' }],

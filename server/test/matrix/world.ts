@@ -8,6 +8,7 @@ import { mintKey } from '../../src/auth/keys.ts';
 import { scopesOf } from '../../src/auth/scopes.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
+import { LOG_EXPORT } from '../../src/store/conformance/log-export-row.ts';
 import {
   apiKeyRow,
   configRow,
@@ -46,7 +47,10 @@ export type Kind =
   | 'guardrail'
   | 'mcp_server'
   | 'log'
-  | 'feedback';
+  | 'feedback'
+  | 'log_export'
+  | 'running_export'
+  | 'written_export';
 
 /** What belongs to the organisation and is seen from all of its workspaces, by whoever may see it at all. */
 export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
@@ -122,6 +126,9 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       mcp_server: { id: newId() },
       log: { id: newId() },
       feedback: { id: newId() },
+      log_export: { id: newId() },
+      running_export: { id: newId() },
+      written_export: { id: newId() },
     },
   };
 }
@@ -423,6 +430,24 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       ...stamps,
     },
   ],
+  log_exports: (t) => {
+    const row = {
+      ...LOG_EXPORT,
+      id: t.objects.log_export.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      filters: { trace_id: `trace-${t.canary}` },
+      description: `About ${t.canary}`,
+      created_by: `by-${t.canary}`,
+      ...stamps,
+    };
+    const written = { status: 'success', runs: 1, expires_at: Date.UTC(2100, 0) } as const;
+    return [
+      row,
+      { ...row, id: t.objects.running_export.id, status: 'in_progress', runs: 1, started_at: 1 },
+      { ...row, id: t.objects.written_export.id, ...written },
+    ];
+  },
   training_jobs: (t) => [
     {
       id: t.objects.job.id,

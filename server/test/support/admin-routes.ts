@@ -48,6 +48,20 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
   ['logs.insert', 'POST', '/logs', '/logs', ['logs.write']],
   ['logs.tail', 'GET', '/logs/tail', '/logs/tail', ['logs.list', 'logs.view']],
   ['logs.histogram', 'GET', '/logs/histogram', '/logs/histogram', ['logs.list', 'logs.view']],
+  ['logs.exports.list', 'GET', '/logs/exports', '/logs/exports', ['logs.list', 'logs.view']],
+  ['logs.exports.create', 'POST', '/logs/exports', '/logs/exports', ['logs.export']],
+  ['logs.exports.read', 'GET', '/logs/exports/:exportId', `/logs/exports/${ID}`, ['logs.list', 'logs.view']],
+  ['logs.exports.update', 'PUT', '/logs/exports/:exportId', `/logs/exports/${ID}`, ['logs.export']],
+  ['logs.exports.start', 'POST', '/logs/exports/:exportId/start', `/logs/exports/${ID}/start`, ['logs.export']],
+  ['logs.exports.cancel', 'POST', '/logs/exports/:exportId/cancel', `/logs/exports/${ID}/cancel`, ['logs.export']],
+  ['logs.exports.download', 'GET', '/logs/exports/:exportId/download', `/logs/exports/${ID}/download`, ['logs.export']],
+  [
+    'logs.exports.field-restrictions',
+    'GET',
+    '/logs/exports/field-restrictions',
+    '/logs/exports/field-restrictions',
+    ['logs.export'],
+  ],
   ['logs.read', 'GET', '/logs/:logId', `/logs/${ID}`, ['completions.write', 'logs.view', 'logs.write']],
   ...['feedbacks', 'feedbacks/scores', 'feedbacks/weighted', 'feedbacks/ai-models'].map((graph) => {
     const path = `/analytics/graphs/${graph}`;

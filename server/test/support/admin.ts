@@ -15,6 +15,7 @@ import { Secret } from '../../src/kernel/secret.ts';
 import { createSimulationRunner } from '../../src/limits/simulation/simulation-runner.ts';
 import { createGuardrailInvoker } from '../../src/llm/guard/guardrail-invoker.ts';
 import { GUARDRAIL_INVOKER } from '../../src/resources/guardrails/invoke.ts';
+import { EXPORTS } from '../../src/resources/logs/exports/index.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
 import { SIMULATIONS } from '../../src/resources/policies/simulation.ts';
@@ -85,6 +86,7 @@ function withDefaults(services: Services, clock: Clock): Services {
     countersFor: (time) => memoryCounters({ clock: time }),
   });
   if (SIMULATIONS.find(services) === null) services.provide(SIMULATIONS, simulations);
+  if (EXPORTS.find(services) === null) services.provide(EXPORTS, { maxRows: 1_000, wake: () => undefined });
   if (RECORDS.find(services) === null) services.provide(RECORDS, { find: async () => null });
   const trials = createGuardrailInvoker({ clock, outside: () => () => outsideOf() });
   return GUARDRAIL_INVOKER.find(services) === null ? services.provide(GUARDRAIL_INVOKER, trials) : services;
@@ -99,6 +101,8 @@ export async function startAdmin(
     readonly headerAliases?: readonly string[];
     /** Served beside the catalogue. */
     readonly rows?: readonly AdminRow[];
+    /** Registers further routes. */
+    readonly register?: (app: FastifyInstance, deps: AdminDeps) => void;
   } = {},
 ): Promise<AdminHarness> {
   const clock = options.clock ?? systemClock;
@@ -153,6 +157,7 @@ export async function startAdmin(
   registerAdmin(app, deps);
   registerRows(app, options.rows ?? [], deps);
   registerOperator(app, { ...deps, health: async () => ({ status: 'ok' }) });
+  options.register?.(app, deps);
   await app.listen({ host: '127.0.0.1', port: 0 });
   const { port } = app.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;

@@ -1,12 +1,12 @@
 /** Cursors of lists of requests: where the next page begins, bound to the question by a signature. */
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Macs } from '../../store/vault.ts';
 import type { LogPlace, LogSelection } from '../../telemetry/log-query.ts';
 import { refuse } from '../common.ts';
+import { openSigned, signValue } from '../signed.ts';
 
 const USE = 'log cursor';
-const TOKEN = /^([A-Za-z0-9_-]{1,400})\.([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{43})$/;
 
 const place = z.strictObject({ t: z.int(), i: z.string(), f: z.int(), u: z.int(), d: z.string() });
 
@@ -25,21 +25,14 @@ export function questionDigest({ scope, where }: LogSelection, order: string): s
 }
 
 export function cursorOf(macs: Macs, { behind, from, to }: Continued, digest: string): string {
-  const payload = JSON.stringify({ t: behind.time, i: behind.id, f: from, u: to, d: digest });
-  const text = Buffer.from(payload).toString('base64url');
-  const made = macs.mac(USE, Buffer.from(text));
-  return `${text}.${made.keyId}.${made.digest.toString('base64url')}`;
+  return signValue(macs, USE, { t: behind.time, i: behind.id, f: from, u: to, d: digest });
 }
 
 /** Throws 400 for a cursor that this installation has not made, or that is of another question. */
 export function readCursor(macs: Macs, cursor: string, digest: string): Continued {
-  const [, text = '', keyId = '', given = ''] = TOKEN.exec(cursor) ?? [];
-  const made = text === '' ? null : macs.mac(USE, Buffer.from(text), keyId);
-  const bytes = Buffer.from(given, 'base64url');
-  if (made === null || bytes.length !== made.digest.length || !timingSafeEqual(bytes, made.digest)) {
-    throw refuse('cursor', 'must be next_cursor of an answer, as it was');
-  }
-  const { t, i, f, u, d } = place.parse(JSON.parse(Buffer.from(text, 'base64url').toString('utf8')));
+  const signed = openSigned(macs, USE, cursor);
+  if (signed === null) throw refuse('cursor', 'must be next_cursor of an answer, as it was');
+  const { t, i, f, u, d } = place.parse(signed);
   if (d !== digest) throw refuse('cursor', 'is of another list: send the same parameters as for the page before');
   return { behind: { time: t, id: i }, from: f, to: u };
 }

@@ -2,6 +2,7 @@
  * Whose stored requests a caller reads: the one place that turns principal, workspace and security settings into the scope of
  * a question. What it answers is part of every question, and nothing that a caller filters by can widen it.
  */
+import type { Principal } from '../../auth/principal.ts';
 import { roleScopes, roleSight, type Sight, WHOLE_SIGHT } from '../../auth/scopes.ts';
 import { securityOf } from '../../auth/security-settings.ts';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -23,7 +24,10 @@ export interface Reach {
   readonly sight: Sight;
 }
 
-type Caller = Pick<Call, 'principal' | 'tenant' | 'tx' | 'clock' | 'service'>;
+/** Who reads; a job reads in the name of whoever has begun its work. */
+export type Reader = Pick<Call, 'tenant' | 'tx' | 'clock' | 'service'> & {
+  readonly principal: Pick<Principal, 'role' | 'userId'>;
+};
 type Workspace = Row<'workspaces'>;
 
 /** What is read of an organisation when no workspace is named: its default workspace, or all of it. */
@@ -41,7 +45,7 @@ const DAY_MS = 86_400_000;
  * @throws `forbidden` where a setting keeps the records from the caller
  */
 export async function reachOf(
-  call: Caller,
+  call: Reader,
   right: 'logs.view' | 'analytics.view',
   unnamed: Unnamed = 'whole organisation',
 ): Promise<Reach> {
@@ -73,7 +77,7 @@ export async function reachOf(
 }
 
 /** In the order of the index that `is_default` is in: in another one, all workspaces would be sorted for one. */
-async function defaultWorkspace(tx: Caller['tx']): Promise<Workspace | undefined> {
+async function defaultWorkspace(tx: Reader['tx']): Promise<Workspace | undefined> {
   const orderBy = [
     ['is_default', 'desc'],
     ['name', 'asc'],
@@ -85,7 +89,7 @@ async function defaultWorkspace(tx: Caller['tx']): Promise<Workspace | undefined
 
 /** Of the whole organisation an admin reads the workspaces whose settings keep nothing from its admins. */
 async function ofAdmin(
-  call: Caller,
+  call: Reader,
   right: string,
   scopeOf: (workspaceIds: readonly string[] | null, sight: Sight) => Reach,
 ): Promise<Reach> {
@@ -106,7 +110,7 @@ async function ofAdmin(
 }
 
 async function rightsIn(
-  { principal, tx }: Caller,
+  { principal, tx }: Reader,
   right: string,
   workspace: Workspace,
 ): Promise<{ readonly may: boolean; readonly sight: Sight }> {

@@ -1,6 +1,7 @@
 /** Whole rows with plain values, for the suites of this folder and for tests that need a row and care for few columns. */
 import type { Row, TenantTable } from '../schema.ts';
 import { FEEDBACK } from './feedback-row.ts';
+import { LOG_EXPORT } from './log-export-row.ts';
 
 const at = { created_at: 1_700_000_000_000, last_updated_at: 1_700_000_000_000 };
 
@@ -361,6 +362,7 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
     },
     file_totals: { ...inside, bytes: 1 },
     feedback: { id: `${name}-feedback`, ...inside, ...FEEDBACK, ...at },
+    log_exports: { id: `${name}-export`, ...inside, ...LOG_EXPORT, ...at },
     training_jobs: {
       id: `${name}-job`,
       ...inside,

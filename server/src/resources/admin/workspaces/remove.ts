@@ -72,4 +72,8 @@ async function removeResources(tx: TenantTx, workspaceId: string, now: number): 
   await tx.remove('files', here);
   await tx.remove('file_totals', here);
   await tx.remove('feedback', here);
+  // The sweep of exports removes them with their files.
+  const stopped = { status: 'stopped', cancel_requested: true, due_at: 0, last_updated_at: now } as const;
+  await tx.update('log_exports', { ...here, status: 'in_progress' }, stopped);
+  await tx.update('log_exports', here, { expires_at: 0 });
 }

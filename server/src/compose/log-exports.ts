@@ -1,0 +1,50 @@
+/** Exports of request logs: who writes their files, and what one node does for all. */
+import { join } from 'node:path';
+import { startLeader } from '../jobs/leader.ts';
+import { type ExportOptions, exportWork, sweepExports } from '../jobs/log-exports.ts';
+import type { Scheduler } from '../jobs/scheduler.ts';
+import { KeeperExporter } from '../keeper/exporter.ts';
+import { KEPT_LOGS } from '../resources/logs/reach.ts';
+import { Services } from '../resources/services.ts';
+import type { Common } from './common.ts';
+import type { Front } from './front.ts';
+import type { Spools } from './spools.ts';
+import type { Stores } from './stores.ts';
+import type { Training } from './training.ts';
+
+const SWEEP_MS = 60 * 60_000;
+
+interface Parts {
+  readonly stores: Stores;
+  readonly spools: Spools;
+  readonly front: Front;
+  readonly training: Training;
+}
+
+/** Adds the work on files to the process that has the keeper, and the sweep of what is old. Before the scheduler starts. */
+export function startLogExports(common: Common, parts: Parts, scheduler: Scheduler): void {
+  const { config, clock, log, lifecycle, worker } = common;
+  const { stores, spools, front, training } = parts;
+  const { tables, node } = stores;
+  const { blobs } = training.services;
+  const { keeper } = spools.logs;
+  if (worker.index === 1) {
+    const options: ExportOptions = {
+      tables,
+      blobs,
+      exporter: new KeeperExporter(keeper, join(config.dataDir, 'logs'), clock),
+      store: keeper,
+      services: new Services().provide(KEPT_LOGS, { store: keeper, days: config.logDays }),
+      clock,
+      log,
+      origin: () => front.publicUrl().replace(/\/+$/, ''),
+      maxRows: config.exportMaxRows,
+    };
+    scheduler.add(exportWork(options));
+  }
+  const lead = (signal: AbortSignal) => sweepExports({ tables, blobs }, signal);
+  lifecycle.own(
+    'sweep of exports',
+    startLeader({ tables, clock, log, node, name: 'log-exports', everyMs: SWEEP_MS, lead }),
+  );
+}

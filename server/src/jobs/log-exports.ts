@@ -1,0 +1,280 @@
+/**
+ * Writes the files of exports, part by part: a part is whole in the blob store before it is noted, and what is noted is
+ * never written again. So a run that is killed goes on behind its last part, and its file is the same.
+ */
+import type { Readable } from 'node:stream';
+import { systemTenant } from '../auth/tenant.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
+import type { Log } from '../kernel/log.ts';
+import { joinedKey, partKey, spareKeys } from '../resources/logs/exports/blob-keys.ts';
+import { type ChosenRows, chosenRows } from '../resources/logs/exports/filters.ts';
+import { presentHolder } from '../resources/logs/exports/holder.ts';
+import { checkedTotal } from '../resources/logs/exports/index.ts';
+import { checkFields } from '../resources/logs/exports/rights.ts';
+import { reachOf } from '../resources/logs/reach.ts';
+import type { Services } from '../resources/services.ts';
+import type { Blobs, Tables } from '../store/ports.ts';
+import type { Row } from '../store/schema.ts';
+import type { ExportFieldId, ExportFile, LogExporter } from '../telemetry/log-export.ts';
+import type { LogStore } from '../telemetry/log-query.ts';
+import type { Claim } from './claim.ts';
+import type { Turn, Work } from './scheduler.ts';
+
+export interface ExportOptions {
+  readonly tables: Tables;
+  readonly blobs: Blobs;
+  readonly exporter: LogExporter;
+  readonly store: LogStore;
+  /** With the service of the kept logs, whose days are part of what may be read. */
+  readonly services: Services;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** What paths of requests are behind, without a slash at its end. */
+  readonly origin: () => string;
+  /** Rows of an export with `all`. */
+  readonly maxRows: number;
+  /** Rows of a part. */
+  readonly partRows?: number;
+  /** Between two looks of an export that waits for another one of its organisation. */
+  readonly waitMs?: number;
+}
+
+type Export = Row<'log_exports'>;
+
+/** Files that one process writes at the same time. */
+const AT_ONCE = 2;
+const PART_ROWS = 50_000;
+const WAIT_MS = 2_000;
+const MOST_FAILURES = 8;
+const RETRY = { first: 1_000, most: 60_000, factor: 2 };
+const DAY_MS = 86_400_000;
+const KEEP_FILE_MS = 7 * DAY_MS;
+const KEEP_EXPORT_MS = 90 * DAY_MS;
+const PAGE = 100;
+
+const AGAIN: Turn = { again: 0 };
+
+/** What is wrong with the export itself, and will be at the next try. */
+const FINAL: ReadonlySet<string> = new Set(['forbidden', 'validation', 'not_found', 'unknown_reference']);
+
+export function exportWork(options: ExportOptions): Work<'log_exports'> {
+  return { table: 'log_exports', concurrency: AT_ONCE, run: (claim) => turn(options, claim), retry: RETRY };
+}
+
+async function turn(options: ExportOptions, claim: Claim<'log_exports'>): Promise<Turn> {
+  const { row } = claim;
+  if (row.status !== 'in_progress') return tidyUp(options, claim);
+  if (await isBehindAnother(options.tables, row)) return { again: options.waitMs ?? WAIT_MS };
+  try {
+    const chosen = await chosenNow(options, row);
+    if (row.step === 'begin') return await begin(options, claim, chosen);
+    if (row.parts.length === 0 || row.place !== null) return await writePart(options, claim, chosen);
+    return await finish(options, claim);
+  } catch (error) {
+    if (claim.signal.aborted) throw error;
+    if (error instanceof SluiceError && FINAL.has(error.kind)) return fail(claim, error);
+    if (row.failures + 1 < MOST_FAILURES) throw error;
+    options.log.error('an export of logs failed', { id: row.id, error });
+    return fail(claim, new SluiceError('unavailable', 'The file could not be written. Start the export again later.'));
+  }
+}
+
+/** Of an organisation's exports the one that was started first is written; the others wait. */
+async function isBehindAnother(tables: Tables, { id, organisation_id }: Export): Promise<boolean> {
+  const [first] = await tables.systemRead((tx) =>
+    tx.list('log_exports', {
+      where: { organisation_id, status: 'in_progress' },
+      orderBy: [
+        ['started_at', 'asc'],
+        ['id', 'asc'],
+      ],
+      limit: 1,
+    }),
+  );
+  return first !== undefined && first.id !== id;
+}
+
+/** The rows that may be exported now: rights, settings and denied fields are read anew before each part. */
+function chosenNow({ tables, services, clock, maxRows }: ExportOptions, row: Export): Promise<ChosenRows> {
+  const { organisation_id, workspace_id, user_id, covers } = row;
+  return tables.read(systemTenant(organisation_id), async (tx) => {
+    const now = await tx.now();
+    const holder = { userId: user_id, keyId: user_id === null ? row.created_by : null };
+    const principal = await presentHolder(tx, holder, now);
+    const reach = await reachOf(
+      {
+        principal,
+        tx,
+        clock,
+        tenant: systemTenant(organisation_id, workspace_id),
+        service: (wanted) => wanted.find(services),
+      },
+      'logs.view',
+    );
+    await checkFields(tx, reach, workspace_id, row.requested_data);
+    const chosen = await chosenRows({ tx }, reach, row, { now, maxRows });
+    return covers === null ? chosen : { ...chosen, selection: { ...chosen.selection, ...covers } };
+  });
+}
+
+/** Pins the range of time, and counts. */
+async function begin(options: ExportOptions, claim: Claim<'log_exports'>, chosen: ChosenRows): Promise<Turn> {
+  const { selection, skip, limit } = chosen;
+  const counted = await options.store.count(selection, skip + limit);
+  const total = checkedTotal(counted, chosen, claim.row.whole);
+  const covers = { from: selection.from, to: selection.to };
+  await note(claim, async () => ({ step: 'parts', covers, total }));
+  return AGAIN;
+}
+
+async function writePart(options: ExportOptions, claim: Claim<'log_exports'>, chosen: ChosenRows): Promise<Turn> {
+  const { exporter, origin, partRows = PART_ROWS } = options;
+  const { row } = claim;
+  const { parts, format, bom, place } = row;
+  const written = parts.reduce((sum, { rows }) => sum + rows, 0);
+  const part = await exporter.part(chosen.selection, {
+    format,
+    fields: row.requested_data as ExportFieldId[],
+    origin: origin(),
+    bom,
+    behind: place,
+    skip: place === null ? chosen.skip : 0,
+    limit: Math.min(partRows, chosen.limit - written),
+  });
+  const { rows, bytes, sha256, next } = part;
+  await store(options, claim, part, partKey(row, parts.length));
+  const all = written + rows;
+  const more = next !== null && all < chosen.limit;
+  await note(claim, async () => ({
+    parts: [...parts, { rows, bytes, sha256 }],
+    place: more ? next : null,
+    incomplete: merged(row.incomplete, part.incomplete),
+  }));
+  return AGAIN;
+}
+
+/** Parquet has what its file contains at its end, so parts of it are made one file; others are read one after the other. */
+async function finish(options: ExportOptions, claim: Claim<'log_exports'>): Promise<Turn> {
+  const { row } = claim;
+  let { parts } = row;
+  const rows = parts.reduce((sum, part) => sum + part.rows, 0);
+  if (row.format === 'parquet' && parts.length > 1) {
+    const file = await options.exporter.join(streamsOf(options.blobs, row));
+    await store(options, claim, file, joinedKey(row));
+    parts = [{ rows, bytes: file.bytes, sha256: file.sha256, joined: parts.length }];
+  }
+  await note(claim, async (now) => ({ status: 'success', parts, total: rows, expires_at: now + KEEP_FILE_MS }));
+  return AGAIN;
+}
+
+async function* streamsOf(blobs: Blobs, row: Export): AsyncGenerator<Readable> {
+  const tenant = systemTenant(row.organisation_id, row.workspace_id);
+  for (const at of row.parts.keys()) {
+    const stream = await blobs.get(tenant, partKey(row, at));
+    if (stream === null) throw new SluiceError('validation', 'A part of the file is gone. Start the export again.');
+    yield stream;
+  }
+}
+
+/** Takes a file from this machine into the blob store. */
+async function store(
+  { blobs }: ExportOptions,
+  { row, signal }: Claim<'log_exports'>,
+  file: ExportFile,
+  key: string,
+): Promise<void> {
+  const body = file.read();
+  const leave = () => body.destroy(signal.reason as Error);
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    signal.throwIfAborted();
+    const { bytes } = await blobs.put(systemTenant(row.organisation_id, row.workspace_id), key, body);
+    if (bytes !== file.bytes) throw new Error(`a part of an export has ${bytes} bytes in place of ${file.bytes}`);
+  } finally {
+    signal.removeEventListener('abort', leave);
+    body.destroy();
+    await file.remove();
+  }
+}
+
+/** Notes progress of this run: nothing where the export was cancelled meanwhile. */
+function note(claim: Claim<'log_exports'>, change: (now: number) => Promise<Partial<Export>>): Promise<Export> {
+  const { runs } = claim.row;
+  return claim.write(async (_tx, row, now) => {
+    if (row.status !== 'in_progress' || row.runs !== runs) return {};
+    return { ...(await change(now)), last_updated_at: now };
+  });
+}
+
+async function fail(claim: Claim<'log_exports'>, { kind, message, param }: SluiceError): Promise<Turn> {
+  await note(claim, async () => ({ status: 'failed', error: { code: kind, message, param } }));
+  return AGAIN;
+}
+
+/** The end of a run: what its file does not need goes. */
+async function tidyUp({ blobs }: Pick<ExportOptions, 'blobs'>, claim: Claim<'log_exports'>): Promise<Turn> {
+  const { row } = claim;
+  if (row.status === 'success') {
+    if (row.parts[0]?.joined !== undefined) await removeBlobs(blobs, row, spareKeys(row));
+    return 'done';
+  }
+  await removeBlobs(blobs, row, [...spareKeys(row), joinedKey(row)]);
+  await claim.write(async (_tx, now) => (now.runs === row.runs ? { parts: [], place: null } : {}));
+  return 'done';
+}
+
+async function removeBlobs(blobs: Blobs, row: Export, keys: readonly string[]): Promise<void> {
+  const tenant = systemTenant(row.organisation_id, row.workspace_id);
+  for (const key of keys) await blobs.delete(tenant, key);
+}
+
+/**
+ * Removes files 7 days after they were made, those of workspaces that are gone, and exports 90 days after they were
+ * created. For a job that runs now and then on one node.
+ */
+export async function sweepExports(
+  { tables, blobs }: Pick<ExportOptions, 'tables' | 'blobs'>,
+  signal?: AbortSignal,
+): Promise<void> {
+  const now = await tables.now();
+  // What a worker holds, or is about to take, is not touched.
+  const done = { step: 'done' } as const;
+  for (let more = true; more && signal?.aborted !== true; ) {
+    const rows = await tables.systemRead((tx) =>
+      tx.list('log_exports', {
+        where: { ...done, expires_at: { lte: now } },
+        orderBy: [['expires_at', 'asc']],
+        limit: PAGE,
+      }),
+    );
+    for (const row of rows) {
+      await removeBlobs(blobs, row, [...spareKeys(row), joinedKey(row)]);
+      const { id, expires_at } = row;
+      await tables.systemWrite(async (tx) => {
+        if (expires_at === 0) await tx.remove('log_exports', { id, ...done });
+        else await tx.update('log_exports', { id, expires_at, ...done }, { expires_at: null, parts: [] });
+      });
+    }
+    more = rows.length === PAGE;
+  }
+  for (let more = true; more && signal?.aborted !== true; ) {
+    const rows = await tables.systemRead((tx) =>
+      tx.list('log_exports', {
+        where: { ...done, created_at: { lt: now - KEEP_EXPORT_MS } },
+        orderBy: [['created_at', 'asc']],
+        limit: PAGE,
+      }),
+    );
+    for (const row of rows) {
+      await removeBlobs(blobs, row, [...spareKeys(row), joinedKey(row)]);
+      await tables.systemWrite((tx) => tx.remove('log_exports', { id: row.id, ...done }));
+    }
+    more = rows.length === PAGE;
+  }
+}
+
+function merged(known: Export['incomplete'], more: readonly { from: number; to: number }[]): Export['incomplete'] {
+  const fresh = more.filter(({ from, to }) => !known.some((one) => one.from === from && one.to === to));
+  return [...known, ...fresh];
+}

@@ -1,0 +1,237 @@
+/** Parts of exports: rows in order of time, written to a file of this machine that the server takes away. */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open, stat, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { SluiceError } from '../kernel/errors.ts';
+import {
+  type ExportFieldId,
+  type ExportPart,
+  type ExportPlan,
+  exportColumns,
+  exportHead,
+  exportLine,
+  parquetColumns,
+  type ReadBodies,
+} from '../telemetry/log-export.ts';
+import type { LogPlace, LogRow, LogSelection } from '../telemetry/log-query.ts';
+import { type Connection, type Engine, literal, openEngine, rowsOf, streamOf } from './engine.ts';
+import { nthStatement, spanStatement } from './log-sql.ts';
+import { type Pinned, prove, type QueryParts, steps } from './queries.ts';
+
+export interface ExportParts extends Omit<QueryParts, 'clock'> {
+  /** Where files are written; those with this ending go when a keeper starts. */
+  readonly dir: string;
+  readonly ending: string;
+  readonly newId: () => string;
+  /** Of this machine's keeper; null: no bodies are kept, and the fields are null. */
+  readonly bodies: ReadBodies | null;
+}
+
+/** A written file, and where it is. */
+export interface WrittenFile {
+  readonly path: string;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+export interface WrittenPart extends WrittenFile, Pick<ExportPart, 'rows' | 'next' | 'incomplete'> {}
+
+const AS_PARQUET = '(FORMAT parquet, COMPRESSION zstd)';
+/** Beside the engine of questions, which sorts and reads in any order. */
+const PARQUET_ENGINE = { memory: '256MB', threads: 1, ordered: true } as const;
+const ATTEMPTS = 3;
+
+export class LogExports {
+  readonly #parts: ExportParts;
+  #running = 0;
+
+  constructor(parts: ExportParts) {
+    this.#parts = parts;
+  }
+
+  /** Files under way. */
+  get running(): number {
+    return this.#running;
+  }
+
+  part(selection: LogSelection, plan: ExportPlan): Promise<WrittenPart> {
+    return this.#counted(async () => {
+      for (let attempt = 1; ; attempt++) {
+        try {
+          return await this.#part(selection, plan);
+        } catch (error) {
+          if (error instanceof SluiceError || error instanceof TypeError || attempt === ATTEMPTS) throw error;
+          if (!(await this.#parts.damaged(error))) throw error;
+        }
+      }
+    });
+  }
+
+  /** One Parquet file of several, in the order of the paths. */
+  join(paths: readonly string[]): Promise<WrittenFile> {
+    const from = paths.map(literal).join(', ');
+    return this.#counted(() => this.#parquet(`SELECT * FROM read_parquet([${from}])`));
+  }
+
+  async #counted<T>(work: () => Promise<T>): Promise<T> {
+    this.#running++;
+    try {
+      return await work();
+    } finally {
+      this.#running--;
+    }
+  }
+
+  async #part(selection: LogSelection, plan: ExportPlan): Promise<WrittenPart> {
+    const { pin, connect } = this.#parts;
+    const from = Math.max(selection.from, selection.scope.keptSince, plan.behind?.time ?? 0);
+    const pinned = await pin(from, selection.to);
+    let connection: Connection | null = null;
+    try {
+      connection = await connect();
+      const written = await this.#lines(connection, pinned, selection, plan);
+      if (plan.format !== 'parquet') return written;
+      const columns = parquetColumns(plan.fields).map(([name, type]) => `${literal(name)}: ${literal(type)}`);
+      const rows = `SELECT * FROM read_json(${literal(written.path)}, format = 'newline_delimited', columns = {${columns.join(', ')}}, maximum_object_size = 67108864)`;
+      const file = await this.#parquet(rows).finally(() => unlink(written.path));
+      return { ...written, ...file };
+    } finally {
+      connection?.closeSync();
+      pinned.release();
+    }
+  }
+
+  /** Writes the rows as lines. A part of a Parquet file has them in between, because its types are those of the fields. */
+  async #lines(
+    connection: Connection,
+    pinned: Pinned,
+    selection: LogSelection,
+    plan: ExportPlan,
+  ): Promise<WrittenPart> {
+    const { fields, origin, bom } = plan;
+    const { bodies, log } = this.#parts;
+    const format = plan.format === 'csv' ? 'csv' : 'jsonl';
+    const file = await this.#create();
+    try {
+      if (plan.behind === null) await file.write(exportHead(format, fields, bom));
+      let rows = 0;
+      let last: LogPlace | null = null;
+      const begin = plan.skip === 0 ? plan.behind : await this.#nth(connection, pinned, selection, null, plan.skip - 1);
+      const empty = plan.skip > 0 && begin === null;
+      const end = empty ? null : await this.#nth(connection, pinned, selection, placeOf(begin), plan.limit);
+      if (!empty) {
+        const relation = end?.relation ?? wholeOf(pinned);
+        const columns = exportColumns(fields);
+        const span = spanStatement(relation, selection, columns, placeOf(begin), placeOf(end));
+        for await (const some of streamOf(connection, span)) {
+          prove(selection.scope, some, log);
+          const kept = wantsBodies(fields) ? await bodies?.(some) : undefined;
+          const given = (row: LogRow) => ({ origin, bodies: kept?.get(String(row.id)) ?? null });
+          await file.write(some.map((row) => exportLine(format, fields, row, given(row))).join(''));
+          rows += some.length;
+          const row = some.at(-1);
+          if (row !== undefined) last = { time: Number(row.time), id: String(row.id) };
+        }
+      }
+      const { incomplete } = pinned;
+      return { ...(await file.end()), rows, next: end === null ? null : last, incomplete };
+    } catch (error) {
+      await file.remove();
+      throw error;
+    }
+  }
+
+  /** The place of the n-th row behind another, counted from 0, and a relation that has every row before it. Null: there are fewer. */
+  async #nth(
+    connection: Connection,
+    pinned: Pinned,
+    selection: LogSelection,
+    behind: LogPlace | null,
+    n: number,
+  ): Promise<(LogPlace & { readonly relation: string }) | null> {
+    for (const { relation, beyond } of steps(pinned, 'oldest')) {
+      const rows = await rowsOf(connection, nthStatement(relation, selection, behind, n));
+      prove(selection.scope, rows, this.#parts.log);
+      const [row] = rows;
+      if (row === undefined) continue;
+      const time = Number(row.time);
+      if (beyond === null || time < beyond) return { time, id: String(row.id), relation };
+    }
+    return null;
+  }
+
+  async #parquet(rows: string): Promise<WrittenFile> {
+    const path = this.#newPath();
+    const temporary = `${path}.spill`;
+    const engine: Engine = await openEngine({ ...PARQUET_ENGINE, temporary });
+    try {
+      const connection = await engine.connect();
+      await connection.run(`COPY (${rows}) TO ${literal(path)} ${AS_PARQUET}`);
+      connection.closeSync();
+      const { size } = await stat(path);
+      return { path, bytes: size, sha256: await digestOf(path) };
+    } catch (error) {
+      await unlink(path).catch(() => undefined);
+      throw error;
+    } finally {
+      engine.closeSync();
+    }
+  }
+
+  async #create(): Promise<LinesFile> {
+    const path = this.#newPath();
+    return new LinesFile(path, await open(path, 'wx', 0o600));
+  }
+
+  #newPath(): string {
+    const { dir, newId, ending } = this.#parts;
+    return join(dir, newId() + ending);
+  }
+}
+
+/** A file that is written from its begin to its end. */
+class LinesFile {
+  readonly #path: string;
+  readonly #handle: FileHandle;
+  readonly #hash = createHash('sha256');
+  #bytes = 0;
+
+  constructor(path: string, handle: FileHandle) {
+    this.#path = path;
+    this.#handle = handle;
+  }
+
+  async write(text: string): Promise<void> {
+    const bytes = Buffer.from(text);
+    this.#hash.update(bytes);
+    this.#bytes += bytes.length;
+    await this.#handle.writeFile(bytes);
+  }
+
+  async end(): Promise<WrittenFile> {
+    await this.#handle.close();
+    return { path: this.#path, bytes: this.#bytes, sha256: this.#hash.digest('hex') };
+  }
+
+  async remove(): Promise<void> {
+    await this.#handle.close().catch(() => undefined);
+    await unlink(this.#path).catch(() => undefined);
+  }
+}
+
+const placeOf = (found: LogPlace | null): LogPlace | null => found && { time: found.time, id: found.id };
+
+const wantsBodies = (fields: readonly ExportFieldId[]) => fields.includes('request') || fields.includes('response');
+
+function wholeOf(pinned: Pinned): string {
+  const last = steps(pinned, 'oldest').at(-1);
+  if (last === undefined) throw new Error('there is at least one step');
+  return last.relation;
+}
+
+async function digestOf(path: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}

@@ -1,0 +1,29 @@
+import type { Row } from '../schema.ts';
+
+/** A draft of an export of logs, whosever it is. */
+export const LOG_EXPORT = {
+  user_id: null,
+  filters: { ai_model: 'gpt-4o' },
+  requested_data: ['id'],
+  format: 'jsonl',
+  whole: false,
+  bom: false,
+  description: 'Requests of yesterday',
+  status: 'draft',
+  error: null,
+  total: 0,
+  runs: 0,
+  started_at: 0,
+  covers: null,
+  parts: [],
+  place: null,
+  incomplete: [],
+  expires_at: null,
+  step: 'done',
+  cancel_requested: false,
+  failures: 0,
+  due_at: Number.MAX_SAFE_INTEGER,
+  holder: null,
+  held_until: 0,
+  created_by: null,
+} satisfies Partial<Row<'log_exports'>>;
