@@ -16,7 +16,6 @@ import { feedback } from './0018-feedback.ts';
 import { logFiles } from './0019-log-files.ts';
 import { bodyChunks } from './0020-body-chunks.ts';
 import { logExports } from './0022-log-exports.ts';
-import { logsStart } from './logs/0001-start.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
