@@ -165,7 +165,7 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   'logs.insert': (_t, n) => ({
     request: { url: 'https://provider.example/v1/chat/completions', body: {} },
     response: { body: {} },
-    metadata: { trace_id: `made ${n}`, span_id: `made ${n}` },
+    metadata: { trace_id: `made-${n}`, span_id: `made-${n}` },
   }),
   'guardrails.create': (t, n) => ({
     name: `made ${n}`,
