@@ -239,7 +239,7 @@ it('one node is killed: the other serves, and the killed one brings its records 
   nodes[0] = { server: await startNode(dataDir), dataDir, path, port };
   expect(node(0).server.out).not.toContain('first run');
   const traces = async () => {
-    const answer = await fetch(`http://127.0.0.1:${port}/v1/logs?limit=200`, {
+    const answer = await fetch(`${node(0).server.url}/v1/logs?limit=200`, {
       headers: { 'x-gateway-api-key': workspace_api_key },
     });
     const { data = [] } = (await answer.json()) as { data?: { trace_id: string }[] };

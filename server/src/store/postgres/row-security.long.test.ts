@@ -105,7 +105,7 @@ describe('policies', () => {
       `SELECT relname AS name, relrowsecurity AND relforcerowsecurity AS forced FROM pg_class
        WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace AND relname NOT LIKE '%migrations' ORDER BY 1`,
     );
-    const names = [...Object.keys(SCHEMA), 'logs', 'journals'].sort();
+    const names = Object.keys(SCHEMA).sort();
     expect(tables).toEqual(names.map((name) => ({ name, forced: true })));
 
     const found = await asSuperuser(superuser, 'SELECT * FROM pg_policies ORDER BY tablename, policyname');
@@ -130,7 +130,7 @@ describe('policies', () => {
     }
     const outOfReach = names.filter((name) => by(name).length === 1);
     const logs = ['body_chunks', 'log_files', 'log_hours', 'log_positions'];
-    const others = ['audit_anchors', 'journals', 'leases', 'ledger_positions', 'meta', 'operator_keys'];
+    const others = ['audit_anchors', 'leases', 'ledger_positions', 'meta', 'operator_keys'];
     expect(outOfReach).toEqual([...others, ...logs].sort());
   });
 
@@ -393,7 +393,6 @@ describe('accounts', () => {
       ...Object.fromEntries(tenant.map((table) => [table, all])),
       organisations: 'SELECT',
       changes: 'INSERT',
-      logs: 'SELECT',
     });
     const columns = await asSuperuser(
       url,
