@@ -113,7 +113,7 @@ it('guardrails of the workspace judge what is sent and what is answered, and a r
     name: 'No secrets',
     workspace_id: server.first.workspace_id,
     checks: [{ id: 'default.contains', parameters: { words: ['secret'], operator: 'none' } }],
-    actions: { deny: true },
+    actions: { deny: true, async: false, on_success: {}, on_fail: {} },
   });
   expect(guardrail.status, JSON.stringify(guardrail.body)).toBe(200);
   const attach = (input: readonly unknown[], output: readonly unknown[]) =>

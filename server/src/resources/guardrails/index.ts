@@ -178,7 +178,7 @@ const spec = resourceSpec({
       body: {
         name: 'No card numbers',
         checks: [{ id: 'gateway.pii', parameters: { categories: ['CREDIT_CARD'] } }],
-        actions: { deny: true },
+        actions: { deny: true, async: false, on_success: {}, on_fail: {} },
       },
     },
     body: createBody,

@@ -32,12 +32,17 @@ const choice = <const T extends readonly [string, ...string[]]>(
     .meta({ ...(fallback === undefined ? {} : { default: fallback }), description });
 const flag = (description: string) => z.boolean().optional().meta({ default: false, description });
 
-/** What is left out has its default when a guardrail is made, and stays as it is in an update. */
+/**
+ * Four are required wherever `actions` is sent, as published: a guardrail never denies, or lets pass, by a forgotten field. What
+ * else is left out has its default when a guardrail is made, and stays as it is in an update.
+ */
 const actions = z.strictObject({
-  deny: flag('A guardrail that fails refuses with 446; without it the answer is 246.'),
-  async: flag('Runs in parallel to the request: only the record shows its verdict, and `deny` has no effect.'),
-  on_success: outcome(5).optional(),
-  on_fail: outcome(-5).optional(),
+  deny: z.boolean().describe('A guardrail that fails refuses with 446; without it the answer is 246.'),
+  async: z
+    .boolean()
+    .describe('Runs in parallel to the request: only the record shows its verdict, and `deny` has no effect.'),
+  on_success: outcome(5),
+  on_fail: outcome(-5),
   sequential: flag('One check after the other; the first that fails ends it.'),
   soft_deny_200: flag('Returns a refusal as a normal answer with status 200.'),
   on_error: choice(
@@ -101,7 +106,7 @@ export const updateBody = z
     ...tenantFields,
     name: name.optional(),
     checks: checks.optional().describe('Replaces the list. A secret sent as it was shown, masked, stays as it is.'),
-    actions: actions.optional().describe('Fields that are left out keep their values.'),
+    actions: actions.optional().describe('Fields that are not required keep their values where they are left out.'),
   })
   .refine((given) => given.name !== undefined || given.checks !== undefined || given.actions !== undefined, {
     path: [],
