@@ -24,6 +24,7 @@ const BODIES: Readonly<Record<string, object>> = {
   'POST /v1/deployments/:id/verify-ping': { code: 'made' },
   'PUT /v2/batches/:id': { status: 'cancelled' },
   'PUT /v1/feedback/:feedbackId': { value: 1 },
+  'PUT /v1/logs/exports/:exportId': { filters: {} },
   'POST /v1/guardrails/:guardrailId/invoke': { phase: 'input', text: 'Hello' },
   'PUT /v1/guardrails/:guardrailId/mcp-servers': { mcp_servers: {} },
   'PUT /v1/guardrails/:guardrailId/mcp-servers/:mcpServerId': {},

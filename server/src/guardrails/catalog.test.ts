@@ -49,7 +49,7 @@ describe('the checks of a guardrail', () => {
     const rows = (await readFile(guide, 'utf8')).split('\n').filter((line) => line.startsWith('| `'));
     const idsOf = (row: string): string[] => (row.split('|')[1] ?? '').match(/`[a-zA-Z]+\.[a-zA-Z]+`/g) ?? [];
     const known = [...CHECKS].map(([id, { parameters }]) => {
-      const row = rows.find((one) => idsOf(one).includes(`\`${id}\``)) ?? '';
+      const row = rows.filter((one) => idsOf(one).includes(`\`${id}\``)).join('\n');
       const { shape } = parameters as unknown as { shape: object };
       return [id, row !== '', Object.keys(shape).filter((name) => !row.includes(`\`${name}`))];
     });

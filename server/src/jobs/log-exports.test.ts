@@ -125,7 +125,7 @@ describe.each(['sqlite', 'postgres'] as const)('an export of logs on %s', (engin
     await under.write(MAX_ROWS + 1, () => ({
       model_sent: 'many',
       workspace_id: a.workspace_id,
-      time: Date.now() - 90 * DAY_MS,
+      time: Date.now() - 80 * DAY_MS,
     }));
     refused(await mine.create({ all: true, filters: { ai_model: 'many' } }), 400, 'AB01', 'all');
     expect((await mine.create({ filters: { ai_model: 'many' } })).body.total).toBe(MAX_ROWS + 1);

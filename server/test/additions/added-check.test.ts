@@ -69,6 +69,7 @@ const save = (parameters: object, actions: object = {}) =>
     checks: [{ id: 'default.noShouting', parameters }],
     actions: {
       deny: true,
+      async: false,
       on_success: { feedback: { value: 5, weight: 1, metadata: '' } },
       on_fail: { feedback: { value: -5, weight: 1, metadata: '' } },
       ...actions,

@@ -7,7 +7,7 @@ import { queryBoolean, queryInteger, queryList, reference, tenantFields, uuid } 
 import { checkMetadataSeen, namesMetadata, type Reach } from '../logs/reach.ts';
 
 /** Values of one list. */
-const MOST_VALUES = 100;
+export const MOST_VALUES = 100;
 /** Pairs of metadata. */
 const MOST_PAIRS = 20;
 const MOST_TOKENS = 1_000_000_000;

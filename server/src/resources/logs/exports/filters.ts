@@ -2,7 +2,15 @@
 import { z } from 'zod';
 import type { LogSelection } from '../../../telemetry/log-query.ts';
 import { feedbackFilter } from '../../analytics/feedback-filter.ts';
-import { checkBounds, checkRange, conditionsOf, filterFields, REAL, selectionOf } from '../../analytics/filters.ts';
+import {
+  checkBounds,
+  checkRange,
+  conditionsOf,
+  filterFields,
+  MOST_VALUES,
+  REAL,
+  selectionOf,
+} from '../../analytics/filters.ts';
 import { optionalRangeFields, rangeOf } from '../../analytics/range.ts';
 import { reference } from '../../fields.ts';
 import type { Call } from '../../resource.ts';
@@ -62,7 +70,7 @@ function described<T extends z.ZodType>(name: string, type: T): T {
   return description === undefined ? type : type.describe(description);
 }
 
-const pairs = z.record(z.string(), z.union([z.string(), z.array(z.string())]));
+const pairs = z.record(z.string(), z.union([z.string(), z.array(z.string()).max(MOST_VALUES)]));
 
 /** As they are stored and answered; what they say is checked as in a query. */
 export const exportFilters = z
