@@ -72,6 +72,8 @@ export class Keeper {
   readonly #doomed = new Map<string, () => Promise<unknown>>();
   #work: Promise<unknown> = Promise.resolve();
   #reading: Promise<void> | null = null;
+  /** The one behind it. */
+  #nextReading: Promise<void> | null = null;
   #completeTo = 0;
   #damagedLines = 0;
   /** The last number of each process's sequence that is in files. */
@@ -129,7 +131,7 @@ export class Keeper {
 
   /** Everything that is written by now goes to files. */
   async flush(): Promise<void> {
-    await this.#read();
+    await this.#readNow();
     await this.#serial(() => this.#flush());
   }
 
@@ -137,7 +139,7 @@ export class Keeper {
   async pin(from: number, to: number): Promise<Pinned> {
     const { clock } = this.#options;
     const asked = clock.now();
-    await Promise.race([this.#read(), new Promise<void>((resolve) => clock.after(PATIENCE_MS, resolve))]);
+    await Promise.race([this.#readNow(), new Promise<void>((resolve) => clock.after(PATIENCE_MS, resolve))]);
     const files = this.#files.filter(({ minTime, maxTime }) => maxTime >= from && minTime < to);
     const good = files.filter(({ damaged }) => !damaged);
     const tails = [this.#tail, this.#leaving].filter((tail) => tail !== null && tail.records > 0) as LogTail[];
@@ -225,6 +227,18 @@ export class Keeper {
       this.#reading = null;
     });
     return this.#reading;
+  }
+
+  /** Reads everything that is written by now: a reading under way may have passed some of it. */
+  #readNow(): Promise<void> {
+    if (this.#reading === null) return this.#read();
+    this.#nextReading ??= this.#reading
+      .catch(() => undefined)
+      .then(() => {
+        this.#nextReading = null;
+        return this.#read();
+      });
+    return this.#nextReading;
   }
 
   async #readAll(): Promise<void> {
