@@ -98,8 +98,8 @@ it.each(RUN)(
   90_000,
 );
 
-/** Guides whose first commands are run elsewhere: `nodes-guide.long.test.ts`, `cli.long.test.ts`. */
-const ELSEWHERE = ['nodes.md', 'upgrades.md'];
+/** Guides whose first commands are run elsewhere: `nodes-guide.long.test.ts`, `cli.long.test.ts`, `otlp.test.ts`. */
+const ELSEWHERE = ['nodes.md', 'upgrades.md', 'telemetry.md'];
 
 it.each(
   readdirSync(GUIDES).filter(

@@ -142,8 +142,8 @@ const FIELDS: Record<string, readonly Save[]> = {
     ]),
   ),
 };
-/** A trial keeps nothing and calls nothing. */
-const TRIED = /^policies\.usage-limits\.simulate: /;
+/** A trial keeps nothing and calls nothing, and a record of a request tells where it was sent. */
+const TRIED = /^(?:policies\.usage-limits\.simulate|logs\.insert): /;
 
 const made = { config: '', policy: '', deployment: '' };
 const ADDRESSES = [
