@@ -556,7 +556,7 @@ export async function fuzzDataPlane(target: DataPlaneTarget, cases: number, seed
       throw new Error(
         `seed ${seed + batch}: ${taken} requests were taken and ${closed} closed, ${records} have a record`,
       );
-    const stored = (await server.records()).slice(0, count);
+    const stored = (await server.records(count)).slice(0, count);
     const traces = stored.map((row) => String(row.trace_id)).filter((trace) => trace.startsWith(`f-${batch}-`));
     if (new Set(traces).size !== traces.length) throw new Error(`seed ${seed + batch}: a request has two records`);
   }

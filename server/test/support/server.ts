@@ -33,8 +33,8 @@ export interface TestServer {
   }): Promise<string>;
   /** Calls a data-plane route with the workspace key. */
   call(path: string, body: unknown, headers?: Record<string, string>): Promise<Response>;
-  /** Its records of the workspace, newest first: all that have been written so far. */
-  records(): Promise<Record<string, unknown>[]>;
+  /** Its records of the workspace, newest first: all that have been written so far, or about `most` of them. */
+  records(most?: number): Promise<Record<string, unknown>[]>;
   /** The number of all records, also of those that belong to no workspace. */
   recordCount(): Promise<number>;
   stop(): Promise<void>;
@@ -126,7 +126,7 @@ export async function startServer(
         headers: { 'x-gateway-api-key': first.workspace_api_key, 'content-type': 'application/json', ...headers },
         body: typeof body === 'string' ? body : JSON.stringify(body),
       }),
-    records: () => workspaceRecords(dataDir, running.logs, first.organisation_id, first.workspace_id),
+    records: (most) => workspaceRecords(dataDir, running.logs, first.organisation_id, first.workspace_id, most),
     recordCount: () => countRecords(dataDir, running.logs),
     async stop() {
       await running.stop({ noticeMs: 0, drainMs: 1000 });

@@ -38,15 +38,16 @@ export async function journalRecords(dataDir: string): Promise<StoredLog[]> {
   return records;
 }
 
-/** Of a workspace, newest first. Those of a server that is older than a minute may be in files: then its keeper is asked. */
+/** Of a workspace, newest first; with `most`, about so many of them. Those of a server that is older than a minute may be in files: then its keeper is asked. */
 export async function workspaceRecords(
   dataDir: string,
   keeper: KeeperClient,
   organisationId: string,
   workspaceId: string,
+  most = Number.POSITIVE_INFINITY,
 ): Promise<StoredLog[]> {
   const files = await readdir(join(dataDir, 'logs')).catch(() => []);
-  if (files.some((name) => name.endsWith('.parquet'))) return keptBy(keeper, organisationId, workspaceId);
+  if (files.some((name) => name.endsWith('.parquet'))) return keptBy(keeper, organisationId, workspaceId, most);
   return (await journalRecords(dataDir))
     .filter((record) => record.organisation_id === organisationId && record.workspace_id === workspaceId)
     .reverse()
@@ -111,7 +112,12 @@ export function keptRecords(
   return withKeeper(node, (keeper) => keptBy(keeper, organisationId, workspaceId));
 }
 
-async function keptBy(keeper: KeeperClient, organisationId: string, workspaceId: string | null): Promise<StoredLog[]> {
+async function keptBy(
+  keeper: KeeperClient,
+  organisationId: string,
+  workspaceId: string | null,
+  most = Number.POSITIVE_INFINITY,
+): Promise<StoredLog[]> {
   const workspaceIds = workspaceId === null ? null : [workspaceId];
   const scope = { organisationId, workspaceIds, userId: null, keptSince: 0 };
   const to = systemClock.now() + DAY_MS;
@@ -123,6 +129,6 @@ async function keptBy(keeper: KeeperClient, organisationId: string, workspaceId:
     const page: LogPage = await keeper.page({ scope, from: to - 365 * DAY_MS, to, where: [] }, query);
     records.push(...page.rows.map(recordOfRow));
     behind = page.next;
-  } while (behind !== null);
+  } while (behind !== null && records.length < most);
   return records;
 }
