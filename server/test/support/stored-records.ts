@@ -1,5 +1,5 @@
 /** Records of servers, as tests look at them: out of the journals of one that runs, or by a log keeper over a data directory. */
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { KeeperClient } from '../../src/keeper/keeper-client.ts';
@@ -46,18 +46,29 @@ export async function workspaceRecords(
   workspaceId: string,
   most = Number.POSITIVE_INFINITY,
 ): Promise<StoredLog[]> {
-  const files = await readdir(join(dataDir, 'logs')).catch(() => []);
-  if (files.some((name) => name.endsWith('.parquet'))) return keptBy(keeper, organisationId, workspaceId, most);
+  if (await isKept(dataDir)) return keptBy(keeper, organisationId, workspaceId, most);
   return (await journalRecords(dataDir))
     .filter((record) => record.organisation_id === organisationId && record.workspace_id === workspaceId)
     .reverse()
     .sort((one, other) => other.time - one.time);
 }
 
+/** Reading a longer journal again and again costs more than asking the keeper. */
+const LONG_BYTES = 1 << 20;
+
+/** Whether records are in files, or so many in the journal that the keeper is to be asked. */
+async function isKept(dataDir: string): Promise<boolean> {
+  const files = await readdir(join(dataDir, 'logs')).catch(() => []);
+  if (files.some((name) => name.endsWith('.parquet'))) return true;
+  const journal = join(dataDir, 'spool', 'journal');
+  let bytes = 0;
+  for (const name of await readdir(journal).catch(() => [])) bytes += (await stat(join(journal, name))).size;
+  return bytes > LONG_BYTES;
+}
+
 /** The number of all records of a server with an embedded store. */
 export async function countRecords(dataDir: string, keeper: KeeperClient): Promise<number> {
-  const files = await readdir(join(dataDir, 'logs')).catch(() => []);
-  if (!files.some((name) => name.endsWith('.parquet'))) return (await journalRecords(dataDir)).length;
+  if (!(await isKept(dataDir))) return (await journalRecords(dataDir)).length;
   await keeper.flush();
   const control = new DatabaseSync(join(dataDir, 'control.db'), { readOnly: true });
   const found = control.prepare('SELECT sum(records) AS records FROM log_files').get();
