@@ -1,3 +1,4 @@
+// Own process: it counts the idle memory that files before it may have left.
 import { describe, expect, it } from 'vitest';
 import { idleBufferBytes } from '../../http/buffer-pool.ts';
 import { JsonAnswer, type JsonAnswerParts } from './json-answer.ts';
