@@ -1,4 +1,4 @@
-/** Files of exports, for whoever has a signed link: `GET /v1/logs/exports/{id}/file`. */
+/** Files of exports, for holders of a signed link: `GET /v1/logs/exports/{id}/file`. */
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { WHOLE_SIGHT } from '../auth/scopes.ts';
@@ -73,7 +73,7 @@ async function sendFile(deps: ExportFileDeps, request: FastifyRequest, reply: Fa
     .send(body ?? '');
 }
 
-/** The export of the link, whose file is still there and may still be given to whoever asked for the link. */
+/** The export of the link, whose file is still there and which the caller that asked for the link may still have. */
 async function fileOf(deps: ExportFileDeps, request: FastifyRequest): Promise<Row<'log_exports'>> {
   const { tables, vault } = deps;
   const now = deps.clock.now();

@@ -95,7 +95,7 @@ export class BodyLog {
     return this.#journal.append(head, bytes);
   }
 
-  /** The last frame of a request. Without it what came before is nobody's. */
+  /** The last frame of a request. Without it, the frames before it are dropped. */
   end(requestId: string, end: BodyEnd): boolean {
     const text = Buffer.from(JSON.stringify(end));
     return this.#journal.append(frameHead('end', requestId, 0, 0, text.length), text);

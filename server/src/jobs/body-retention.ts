@@ -7,7 +7,7 @@ import { chunkBlob } from '../telemetry/bodies/chunk.ts';
 export interface BodyRetentionOptions {
   readonly tables: Tables;
   readonly blobs: Blobs;
-  /** Days that bodies are kept where nobody says fewer. */
+  /** Days that bodies are kept, unless the organisation or workspace says fewer. */
   readonly days: number;
   readonly signal?: AbortSignal;
 }

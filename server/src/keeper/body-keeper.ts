@@ -182,7 +182,7 @@ export class BodyKeeper {
     }
     if (frame.kind === 'piece') {
       const { part, attempt, bytes } = frame;
-      // What came from a provider before is nobody's answer.
+      // An attempt before gave no answer to the caller.
       if (part === 'came' && attempt > pending.attempt) delete pending.pieces.came;
       pending.attempt = Math.max(pending.attempt, attempt);
       pending.pieces[part] ??= [];

@@ -15,7 +15,7 @@ export interface BodyReader {
     readonly slot: number;
     readonly id: string;
   }): Promise<KeptRequest | null>;
-  /** Days that they stay where nobody says fewer. */
+  /** Days that they stay, unless the organisation or workspace says fewer. */
   readonly days: number;
 }
 

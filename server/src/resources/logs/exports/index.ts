@@ -250,6 +250,13 @@ const update = action({
   },
 });
 
+/** Notes another state of an export, and tells the job that writes it. */
+async function move(call: Call, row: Export, patch: Partial<Export>): Promise<void> {
+  await call.tx.update('log_exports', { id: row.id }, patch);
+  call.audit(row.id, changedColumns('log_exports', row, { status: patch.status }), row.workspace_id);
+  call.onCommit(() => call.service(EXPORTS)?.wake(row.id));
+}
+
 /** Throws 400 for an export in another state. */
 function checkState({ status }: Export, allowed: readonly Export['status'][], what: string): void {
   if (allowed.includes(status)) return;
@@ -307,9 +314,7 @@ const start = action({
       due_at: 0,
       last_updated_at: now,
     };
-    await tx.update('log_exports', { id: row.id }, patch);
-    call.audit(row.id, changedColumns('log_exports', row, { status: patch.status }), row.workspace_id);
-    call.onCommit(() => call.service(EXPORTS)?.wake(row.id));
+    await move(call, row, patch);
     return { message: 'The export is started.', object: 'export' as const };
   },
 });
@@ -338,9 +343,7 @@ const cancel = action({
       due_at: 0,
       last_updated_at: clock.now(),
     };
-    await tx.update('log_exports', { id: row.id }, patch);
-    call.audit(row.id, changedColumns('log_exports', row, { status: patch.status }), row.workspace_id);
-    call.onCommit(() => call.service(EXPORTS)?.wake(row.id));
+    await move(call, row, patch);
     return { message: 'The export is stopped.', object: 'export' as const };
   },
 });
