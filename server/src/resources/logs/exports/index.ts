@@ -334,7 +334,7 @@ const cancel = action({
   writes: true,
   audit: { action: 'manage', resource: 'log_exports' },
   run: async (call) => {
-    const { tx, clock } = call;
+    const { clock } = call;
     const row = await findExport(call, call.params.exportId);
     checkState(row, ['in_progress'], 'cancelled');
     const patch: Partial<Export> = {
