@@ -4,20 +4,21 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
 import { LOG_COLUMNS } from '../telemetry/log-columns.ts';
-import type {
-  LogArrivalQuery,
-  LogArrivals,
-  LogCoverage,
-  LogGroup,
-  LogGroupQuery,
-  LogGroups,
-  LogPage,
-  LogPageQuery,
-  LogRow,
-  LogScope,
-  LogSelection,
-  LogStore,
-  LogValue,
+import {
+  type LogArrivalQuery,
+  type LogArrivals,
+  type LogCoverage,
+  type LogGroup,
+  type LogGroupQuery,
+  type LogGroups,
+  type LogPage,
+  type LogPageQuery,
+  type LogRow,
+  type LogScope,
+  type LogSelection,
+  type LogStore,
+  type LogValue,
+  MOST_DAYS,
 } from '../telemetry/log-query.ts';
 import { type Connection, literal, NO_ROWS, rowsOf, rowWith } from './engine.ts';
 import { arrivalsStatement, countStatement, findStatement, groupsStatement, PROOF, pageStatement } from './log-sql.ts';
@@ -52,7 +53,6 @@ const AT_ONCE = 4;
 const AT_ONCE_OF_ORGANISATION = 2;
 const DEADLINE_MS = 5_000;
 const MOST_ROWS = 10_000;
-const MOST_DAYS = 400;
 const DAY_MS = 86_400_000;
 /** Above so many records quantiles are estimated. */
 const MOST_EXACT = 2_000_000;

@@ -284,6 +284,14 @@ export interface RecordWalk {
 /** Stored records as they were written, for what reads records and not columns (`telemetry/stored-records.ts`). */
 export interface StoredRecords {
   find(tenant: TenantContext, id: string): Promise<StoredLog | null>;
+  /** Those of these ids that are there, by their ids; at most 1,000. */
+  findAll(tenant: TenantContext, ids: readonly string[]): Promise<ReadonlyMap<string, StoredLog>>;
+  /** The newest record of each of these traces, of those since a time (milliseconds since the epoch); at most 1,000 traces. */
+  lastOfTraces(
+    tenant: TenantContext,
+    traceIds: readonly string[],
+    since: number,
+  ): Promise<ReadonlyMap<string, StoredLog>>;
   /** The newest records of a trace, of those since a time (milliseconds since the epoch), newest first. */
   ofTrace(tenant: TenantContext, traceId: string, since: number, limit: number): Promise<StoredLog[]>;
   /** A page of records, oldest first; those of one millisecond by their ids. It has what limits go by, and no more. */

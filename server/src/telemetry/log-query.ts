@@ -3,6 +3,9 @@
  * is ever part of a statement: columns are names of `LOG_COLUMNS`, values are parameters.
  */
 
+/** The longest range of one question, days. */
+export const MOST_DAYS = 400;
+
 /** Whose records: part of each question, and never made of what a caller filters by. */
 export interface LogScope {
   readonly organisationId: string;

@@ -1,11 +1,13 @@
 /** Stored records as they were written, for what reads records and not columns. */
 import type { StoredRecords, TenantContext } from '../store/ports.ts';
 import { LOG_COLUMNS, recordOfRow } from './log-columns.ts';
-import type { LogScope, LogStore } from './log-query.ts';
+import { type LogScope, type LogStore, MOST_DAYS } from './log-query.ts';
 
 const DAY_MS = 86_400_000;
 /** Beyond any time of a record. */
 const FOREVER = 8_640_000_000_000_000;
+/** Ids or traces of one question. */
+const MOST_AT_ONCE = 1_000;
 /** What takes most of the room, and no limit goes by. */
 const NOT_WALKED = new Set(['decision', 'guards', 'guardrails', 'price', 'cache', 'detail', 'client']);
 const ALL = LOG_COLUMNS.map(({ name }) => name);
@@ -23,6 +25,36 @@ export function storedRecords(store: LogStore, days: number, now: () => number):
     async find(tenant, id) {
       const row = await store.find(scopeOf(tenant), id);
       return row === null ? null : recordOfRow(row);
+    },
+    async findAll(tenant, ids) {
+      const scope = scopeOf(tenant);
+      const to = now() + DAY_MS;
+      const from = Math.max(scope.keptSince, to - MOST_DAYS * DAY_MS);
+      const selection = { scope, from, to, where: [{ column: 'id', in: ids }] };
+      const { rows } = await store.page(selection, {
+        columns: ALL,
+        order: 'newest',
+        limit: MOST_AT_ONCE,
+        behind: null,
+      });
+      return new Map(rows.map((row) => [String(row.id), recordOfRow(row)]));
+    },
+    async lastOfTraces(tenant, traceIds, since) {
+      const scope = scopeOf(tenant);
+      const ofThem = { column: 'trace_id', in: traceIds };
+      const last = await store.groups(
+        { scope, from: since, to: now() + DAY_MS, where: [ofThem] },
+        { by: [{ column: 'trace_id' }], measures: [{ as: 'time', of: 'max', column: 'time' }], limit: MOST_AT_ONCE },
+      );
+      const times = last.groups.map(({ values }) => values.time ?? 0);
+      if (times.length === 0) return new Map();
+      const atTheirs = { column: 'time', in: times.map(String) };
+      const { rows } = await store.page(
+        { scope, from: Math.min(...times), to: Math.max(...times) + 1, where: [ofThem, atTheirs] },
+        { columns: ALL, order: 'newest', limit: MOST_AT_ONCE, behind: null },
+      );
+      // The first one of a trace is its newest.
+      return new Map(rows.toReversed().map((row) => [String(row.trace_id), recordOfRow(row)]));
     },
     async ofTrace(tenant, traceId, since, limit) {
       const where = [{ column: 'trace_id', in: [traceId] }];

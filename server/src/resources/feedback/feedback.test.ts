@@ -13,9 +13,10 @@ let broken = false;
 
 const services = () =>
   new Services().provide(TRACES, {
-    async lastOfTrace({ workspaceId }, traceId) {
+    async lastOfTraces({ workspaceId }, traceIds) {
       if (broken) throw new Error('the log store is away');
-      return (records.get(`${workspaceId} ${traceId}`) ?? null) as StoredLog | null;
+      const found = traceIds.map((id) => [id, records.get(`${workspaceId} ${id}`) as StoredLog | undefined] as const);
+      return new Map(found.flatMap(([id, record]) => (record === undefined ? [] : [[id, record] as const])));
     },
   });
 
