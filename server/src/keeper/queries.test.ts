@@ -130,13 +130,79 @@ describe('questions about records', () => {
     await expect(group({ by: [{ column: 'model' }], order: { by: 'x', descending: true } })).rejects.toThrow(TypeError);
   });
 
-  it('a third question of one organisation at once is sent away with a time to try again', async () => {
-    const { queries } = await storeOf([logRecord(1)]);
-    const two = [queries.count(all, 1), queries.count(all, 1)];
-    const other = queries.count({ ...all, scope: { ...scope, organisationId: 'org-b' } }, 1);
-    await expect(queries.count(all, 1)).rejects.toMatchObject({ kind: 'throttled', retryAfter: 1 });
-    expect(await Promise.all([...two, other])).toEqual([1, 1, 0]);
-    expect(await queries.count(all, 1)).toBe(1);
+  /** Questions that end when they are let go; `running` has their organisations, in the order in which they began. */
+  async function heldStore() {
+    const { clock } = await storeOf([logRecord(1)]);
+    const tails = [`tail_${made}`];
+    const running: string[] = [];
+    const goes: (() => void)[] = [];
+    const queries = new LogQueries({
+      connect: () => engine.connect(),
+      pin: async (from) => {
+        running.push(`org-${from}`);
+        await new Promise<void>((resolve) => goes.push(resolve));
+        return { files: [], tails, completeTo: 0, incomplete: [], release: () => undefined };
+      },
+      damaged: async () => false,
+      clock,
+      log: silentLog,
+    });
+    const ask = (organisation: number) =>
+      queries.count({ ...all, from: organisation, scope: { ...scope, organisationId: `org-${organisation}` } }, 1);
+    /** Lets those that have begun end, until none begins any more. */
+    const letGo = async (asked: readonly Promise<unknown>[]) => {
+      let ended = false;
+      const all = Promise.allSettled(asked).then(() => {
+        ended = true;
+      });
+      while (!ended) {
+        for (const go of goes.splice(0)) go();
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      await all;
+    };
+    return { queries, clock, running, ask, letGo };
+  }
+
+  it('of a page of the console, a list with its total and six graphs, are all answered, two at once', async () => {
+    const { queries, running, ask, letGo } = await heldStore();
+    const asked = Array.from({ length: 8 }, () => ask(1));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([running.length, queries.running]).toEqual([2, 2]);
+    await letGo(asked);
+    expect(await Promise.all(asked)).toEqual(Array(8).fill(0));
+    expect([running.length, queries.running]).toEqual([8, 0]);
+  });
+
+  it('of one organisation never hold up those of another, however many it asks', async () => {
+    const { queries, running, ask, letGo } = await heldStore();
+    const many = Array.from({ length: 50 }, () => ask(1));
+    const second = ask(2);
+    const third = ask(3);
+    const fourth = ask(4);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(running).toEqual(['org-1', 'org-1', 'org-2', 'org-3']);
+    expect(queries.running).toBe(4);
+    await letGo([...many, second, third, fourth]);
+    expect(running.indexOf('org-4')).toBeLessThan(6);
+    expect(running).toHaveLength(53);
+  });
+
+  it('that are too many, or wait too long, are sent away with a time to try again', async () => {
+    const { clock, running, ask, letGo } = await heldStore();
+    const began = [ask(1), ask(1)];
+    const waiting = Array.from({ length: 64 }, () => ask(1));
+    const late = expect(Promise.allSettled(waiting)).resolves.toEqual(
+      Array(64).fill({ status: 'rejected', reason: expect.objectContaining({ kind: 'throttled', retryAfter: 1 }) }),
+    );
+    await expect(ask(1)).rejects.toMatchObject({ kind: 'throttled', retryAfter: 1 });
+    await clock.advance(5_001);
+    await late;
+    expect(running).toHaveLength(2);
+    await letGo(began);
+    const next = ask(1);
+    await letGo([next]);
+    expect(running).toHaveLength(3);
   });
 
   it('a range above 400 days and more than 10,000 groups are refused', async () => {

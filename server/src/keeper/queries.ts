@@ -3,6 +3,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
+import { Slots } from '../kernel/slots.ts';
 import { LOG_COLUMNS } from '../telemetry/log-columns.ts';
 import {
   type LogArrivalQuery,
@@ -49,8 +50,12 @@ export interface QueryParts {
   readonly log: Log;
 }
 
+/** Of one organisation two, and only one beside others. */
 const AT_ONCE = 4;
-const AT_ONCE_OF_ORGANISATION = 2;
+/** Of one organisation: a page of the console asks eight questions at once. */
+const MOST_WAITING = 64;
+/** A question has the deadline still before it when its turn comes. */
+const MOST_WAIT_MS = 5_000;
 const DEADLINE_MS = 5_000;
 const MOST_ROWS = 10_000;
 const DAY_MS = 86_400_000;
@@ -68,22 +73,21 @@ export class LogQueries implements LogStore {
   readonly #parts: QueryParts;
   /** Connections that no question uses. */
   readonly #idle: Connection[] = [];
-  readonly #running = new Map<string, number>();
+  readonly #slots = new Slots('questions about logs', AT_ONCE);
   /** Tables of the tail that wait for the next question about arrivals, and how many times. */
   readonly #followed = new Map<string, number>();
   /** Told apart from those of a keeper before. */
   readonly #id: string;
   #arriving: Promise<unknown> = Promise.resolve();
-  #total = 0;
 
   constructor(parts: QueryParts) {
     this.#parts = parts;
     this.#id = uuidv7(parts.clock);
   }
 
-  /** Questions under way. */
+  /** Questions under way, without those that wait. */
   get running(): number {
-    return this.#total;
+    return this.#slots.shares.held;
   }
 
   page(selection: LogSelection, query: LogPageQuery): Promise<LogPage> {
@@ -250,17 +254,14 @@ export class LogQueries implements LogStore {
     to: number,
     run: (connection: Connection, pinned: Pinned) => Promise<T>,
   ): Promise<T> {
-    const own = this.#running.get(organisationId) ?? 0;
-    if (this.#total >= AT_ONCE || own >= AT_ONCE_OF_ORGANISATION) throw busy();
-    this.#total++;
-    this.#running.set(organisationId, own + 1);
+    if (this.#slots.waitingOf(organisationId) >= MOST_WAITING) throw busy();
+    const late = new AbortController();
+    const cancel = this.#parts.clock.after(MOST_WAIT_MS, () => late.abort(busy()));
+    const leave = await this.#slots.take(organisationId, late.signal).finally(cancel);
     try {
       return await this.#read(from, to, run);
     } finally {
-      this.#total--;
-      const left = (this.#running.get(organisationId) ?? 1) - 1;
-      if (left === 0) this.#running.delete(organisationId);
-      else this.#running.set(organisationId, left);
+      leave();
     }
   }
 

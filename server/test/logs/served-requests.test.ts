@@ -62,6 +62,15 @@ describe('requests that a server has answered', () => {
     expect(users.data).toHaveLength(1);
   });
 
+  it('fill a page of the console, which asks for a list with its total and six graphs at once', async () => {
+    const graphs = ['requests', 'cost', 'latency', 'tokens', 'errors', 'users'].map(
+      (name) => `/analytics/graphs/${name}`,
+    );
+    const paths = ['/logs', ...graphs].map((path) => `${path}?${range()}`);
+    const [list] = await Promise.all(paths.map((path, i) => ask(i === 0 ? `${path}&total=true` : path)));
+    expect(list).toMatchObject({ total: 5 });
+  });
+
   it('are asked for with 503 and Retry-After after the keeper was killed, for a moment, and are all there then', async () => {
     const before = (await ask(`/logs?${range()}`)) as { data: Json[] };
     const { pid } = keeper();

@@ -4,10 +4,10 @@ import { Worker } from 'node:worker_threads';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
+import { reasonOf, Slots } from '../../kernel/slots.ts';
 import { loadedTokenizer, type Tokenizer } from '../../operations/tokens.ts';
 import type { Input, Output, WorkerOptions } from './protocol.ts';
 import type { DatasetReport, ScanOptions } from './report.ts';
-import { reasonOf, Slots } from './slots.ts';
 
 export interface ScanContext {
   readonly clock: Clock;

@@ -10,6 +10,7 @@ import type { Readable } from 'node:stream';
 import { systemTenant, tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
+import { reasonOf, Slots } from '../../kernel/slots.ts';
 import type { FileObject } from '../../operations/training.ts';
 import type { ObjectAnswer, ObjectCall } from '../../runtime/object-call.ts';
 import type { TenantContext, Where } from '../../store/ports.ts';
@@ -23,7 +24,6 @@ import {
   TRAINING_KINDS,
   validateDataset,
 } from '../datasets/index.ts';
-import { reasonOf, Slots } from '../datasets/slots.ts';
 import { invalid } from '../fields.ts';
 import { notFound } from '../object-ownership.ts';
 import { queryOf, readLimit, unknownAfter } from '../paging.ts';

@@ -1,5 +1,5 @@
-import { SluiceError } from '../../kernel/errors.ts';
-import { FairShares } from '../../kernel/fair-shares.ts';
+import { SluiceError } from './errors.ts';
+import { FairShares } from './fair-shares.ts';
 
 interface Turn {
   readonly take: () => void;
@@ -13,6 +13,11 @@ export class Slots {
 
   constructor(name: string, free: number) {
     this.shares = new FairShares(name, free);
+  }
+
+  /** How many wait for a turn of this owner. */
+  waitingOf(owner: string): number {
+    return this.#waiting.get(owner)?.length ?? 0;
   }
 
   /** Resolves with what ends the turn. Rejects with the reason of `signal`. */
