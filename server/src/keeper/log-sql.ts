@@ -1,6 +1,6 @@
 /**
- * Questions of `telemetry/log-query.ts` as statements of DuckDB. Text of a statement is made of constants and of names in
- * `LOG_COLUMNS`; whatever a caller gave is a parameter. Each statement proves whose records it took in: rows tell their
+ * Questions of `telemetry/log-query.ts` as statements of DuckDB, or of another engine by its dialect. Text of a statement is
+ * made of constants and of names in `LOG_COLUMNS`; whatever a caller gave is a parameter. Each statement proves whose records it took in: rows tell their
  * organisation and workspace, groups count the foreign ones by a second, separate condition.
  */
 import { type LogColumn, logColumn, METADATA_COLUMNS } from '../telemetry/log-columns.ts';
@@ -15,26 +15,77 @@ import type {
   LogSelection,
 } from '../telemetry/log-query.ts';
 
-export type SqlValue = string | bigint | number | boolean;
+/** Lists are of engines that take one as a parameter. */
+export type SqlValue = string | bigint | number | boolean | readonly string[] | readonly bigint[];
 
 export interface Statement {
   readonly sql: string;
+  /** By their places, from 1. */
   readonly values: readonly SqlValue[];
 }
+
+/** What engines write differently. Texts that are given are expressions; `add` makes a parameter of a value. */
+export interface Dialect {
+  /** The n-th parameter of a statement, from 1. */
+  parameter(n: number, value: SqlValue): string;
+  /** The right side of `IN`, of one value or more. */
+  set(values: readonly string[] | readonly bigint[], add: (value: SqlValue) => string): string;
+  /** A column among those of an answer. */
+  shown(column: LogColumn): string;
+  /** The value of a key in the metadata; null where there is none. */
+  metadataValue(key: string): string;
+  /** True where a column has another value or none. */
+  differs(column: string, value: string): string;
+  /** The place of `time` among ascending bounds; null outside of all. */
+  bucket(bounds: readonly bigint[], add: (value: SqlValue) => string): string;
+  /** The smallest value that is not below this share of the values, a literal. */
+  quantile(column: string, share: string, filter: string): string;
+  approximateQuantile(column: string, share: string, filter: string): string;
+  /** Of the sums by groups and over all (`whole`): that over all, and a page of the others with `groups`, the number of them. */
+  groupPage(grouped: string, order: string, limit: string | null, offset: string | null): string;
+}
+
+const duckDb: Dialect = {
+  parameter: (n) => `$${n}`,
+  set: (values, add) => `(${values.map(add).join(', ')})`,
+  shown: ({ name }) => `"${name}"`,
+  metadataValue: (key) => `"metadata"[${key}]`,
+  differs: (column, value) => `${column} IS DISTINCT FROM ${value}`,
+  bucket: (bounds, add) => {
+    // A tree of comparisons: a year of days costs nine of them. Place -1 and the last one lie outside of all buckets.
+    const places = bounds.map(add);
+    const tree = (low: number, high: number): string => {
+      if (low === high) return low < 0 || low >= bounds.length - 1 ? 'NULL' : String(low);
+      const middle = Math.ceil((low + high) / 2);
+      return `CASE WHEN "time" < ${places[middle]} THEN ${tree(low, middle - 1)} ELSE ${tree(middle, high)} END`;
+    };
+    return tree(-1, bounds.length - 1);
+  },
+  quantile: (column, share, filter) => `quantile_disc(${column}, ${share})${filter}`,
+  approximateQuantile: (column, share, filter) => `approx_quantile(${column}, ${share})${filter}`,
+  groupPage: (grouped, order, limit, offset) => {
+    const bounds = (limit === null ? '' : ` LIMIT ${limit}`) + (offset === null ? '' : ` OFFSET ${offset}`);
+    const page = `SELECT * FROM g WHERE "whole" = 0 ORDER BY ${order}${bounds}`;
+    return `WITH g AS MATERIALIZED (${grouped}), p AS MATERIALIZED (${page}) SELECT *, (SELECT count(*) FROM g WHERE "whole" = 0) AS "groups" FROM (SELECT * FROM g WHERE "whole" <> 0 UNION ALL SELECT * FROM p) ORDER BY "whole" DESC, ${order}`;
+  },
+};
 
 /** Columns that prove whose a row is; measures and keys have other names. */
 export const PROOF = { organisation: 'proof_organisation', workspace: 'proof_workspace', foreign: 'proof_foreign' };
 
 /** Collects parameters; each is named by its place. */
 class Parameters {
+  readonly dialect: Dialect;
   readonly values: SqlValue[] = [];
+  /** Answers the parameter of a value. */
+  readonly add = (value: SqlValue): string => this.dialect.parameter(this.values.push(value), value);
 
-  add(value: SqlValue): string {
-    return `$${this.values.push(value)}`;
+  constructor(dialect: Dialect) {
+    this.dialect = dialect;
   }
 
-  list(values: readonly SqlValue[]): string {
-    return values.map((value) => this.add(value)).join(', ');
+  set(values: readonly string[] | readonly bigint[]): string {
+    return this.dialect.set(values, this.add);
   }
 }
 
@@ -46,12 +97,14 @@ function columnOf(name: string): LogColumn {
 
 const quoted = (name: string) => `"${columnOf(name).name}"`;
 
+const shown = (names: readonly string[], dialect: Dialect) =>
+  [...new Set(names)].map((name) => dialect.shown(columnOf(name))).join(', ');
+
 const INTEGER = /^-?\d{1,15}$/;
 
 function inList(column: LogColumn, values: readonly string[], parameters: Parameters): string {
-  const fit: readonly SqlValue[] =
-    column.type === 'integer' ? values.filter((value) => INTEGER.test(value)).map(BigInt) : values;
-  return fit.length === 0 ? 'FALSE' : `"${column.name}" IN (${parameters.list(fit)})`;
+  const fit = column.type === 'integer' ? values.filter((value) => INTEGER.test(value)).map(BigInt) : values;
+  return fit.length === 0 ? 'FALSE' : `"${column.name}" IN ${parameters.set(fit)}`;
 }
 
 /** Every whole number from `value` on, or up to it; null when `value` bounds none. */
@@ -79,7 +132,7 @@ function condition(filter: LogFilter, parameters: Parameters): string {
     if ('in' in filter && filter.in.length === 0) return 'FALSE';
     const value = metadataValue(filter.metadata, parameters);
     if ('known' in filter) return `${value} IS ${filter.known ? 'NOT ' : ''}NULL`;
-    return `${value} IN (${parameters.list(filter.in)})`;
+    return `${value} IN ${parameters.set(filter.in)}`;
   }
   const column = columnOf(filter.column);
   if ('in' in filter) return inList(column, filter.in, parameters);
@@ -95,13 +148,13 @@ function conditions(filters: readonly LogFilter[], parameters: Parameters): stri
 /** A reserved key has a column, which reads less than all metadata. */
 function metadataValue(key: string, parameters: Parameters): string {
   const reserved = METADATA_COLUMNS.get(key);
-  return reserved === undefined ? `"metadata"[${parameters.add(key)}]` : `"${reserved}"`;
+  return reserved === undefined ? parameters.dialect.metadataValue(parameters.add(key)) : `"${reserved}"`;
 }
 
 function ofScope({ organisationId, workspaceIds, userId }: LogScope, parameters: Parameters): string {
   const parts = [`"organisation_id" = ${parameters.add(organisationId)}`];
   if (workspaceIds !== null) {
-    parts.push(workspaceIds.length === 0 ? 'FALSE' : `"workspace_id" IN (${parameters.list(workspaceIds)})`);
+    parts.push(workspaceIds.length === 0 ? 'FALSE' : `"workspace_id" IN ${parameters.set(workspaceIds)}`);
   }
   if (userId !== null) parts.push(`"user_id" = ${parameters.add(userId)}`);
   return parts.join(' AND ');
@@ -109,12 +162,13 @@ function ofScope({ organisationId, workspaceIds, userId }: LogScope, parameters:
 
 /** True for a record that is not of the scope; written apart from `ofScope`, so that a fault in one shows in the other. */
 function foreign({ organisationId, workspaceIds, userId }: LogScope, parameters: Parameters): string {
-  const parts = [`"organisation_id" IS DISTINCT FROM ${parameters.add(organisationId)}`];
+  const differs = (column: string, value: string) => parameters.dialect.differs(column, parameters.add(value));
+  const parts = [differs('"organisation_id"', organisationId)];
   if (workspaceIds !== null) {
-    const known = workspaceIds.map((id) => `"workspace_id" IS NOT DISTINCT FROM ${parameters.add(id)}`);
-    parts.push(known.length === 0 ? 'TRUE' : `NOT (${known.join(' OR ')})`);
+    const others = workspaceIds.map((id) => differs('"workspace_id"', id));
+    parts.push(others.length === 0 ? 'TRUE' : `(${others.join(' AND ')})`);
   }
-  if (userId !== null) parts.push(`"user_id" IS DISTINCT FROM ${parameters.add(userId)}`);
+  if (userId !== null) parts.push(differs('"user_id"', userId));
   return `(${parts.join(' OR ')})`;
 }
 
@@ -131,9 +185,14 @@ function selected({ scope, from, to, where }: LogSelection, parameters: Paramete
 const SHOWN = `"organisation_id" AS ${PROOF.organisation}, "workspace_id" AS ${PROOF.workspace}`;
 
 /** Rows of a page: `limit` and one more, which tells that there is a next page. `source` is a relation of the keeper. */
-export function pageStatement(source: string, selection: LogSelection, query: LogPageQuery): Statement {
-  const parameters = new Parameters();
-  const columns = [...new Set(['id', 'time', ...query.columns])].map(quoted).join(', ');
+export function pageStatement(
+  source: string,
+  selection: LogSelection,
+  query: LogPageQuery,
+  dialect: Dialect = duckDb,
+): Statement {
+  const parameters = new Parameters(dialect);
+  const columns = shown(['id', 'time', ...query.columns], dialect);
   const where = [selected(selection, parameters)];
   const down = query.order === 'newest';
   if (query.behind !== null) {
@@ -158,8 +217,8 @@ export function arrivalsStatement(
   columns: readonly string[],
   { after, last, limit }: { readonly after: number; readonly last: number; readonly limit: number },
 ): Statement {
-  const parameters = new Parameters();
-  const names = [...new Set(columns)].map(quoted).join(', ');
+  const parameters = new Parameters(duckDb);
+  const names = shown(columns, duckDb);
   const rows = `rowid > ${parameters.add(BigInt(after))} AND rowid <= ${parameters.add(BigInt(last))}`;
   const where = selected(selection, parameters);
   const most = parameters.add(BigInt(limit));
@@ -168,8 +227,14 @@ export function arrivalsStatement(
 }
 
 /** The place of one record, counted from 0 in order of time, behind a place. */
-export function nthStatement(source: string, selection: LogSelection, behind: LogPlace | null, n: number): Statement {
-  const parameters = new Parameters();
+export function nthStatement(
+  source: string,
+  selection: LogSelection,
+  behind: LogPlace | null,
+  n: number,
+  dialect: Dialect = duckDb,
+): Statement {
+  const parameters = new Parameters(dialect);
   const where = [selected(selection, parameters)];
   if (behind !== null) where.push(after(behind, parameters));
   const offset = parameters.add(BigInt(n));
@@ -184,15 +249,16 @@ export function spanStatement(
   columns: readonly string[],
   behind: LogPlace | null,
   before: LogPlace | null,
+  dialect: Dialect = duckDb,
 ): Statement {
-  const parameters = new Parameters();
+  const parameters = new Parameters(dialect);
   const where = [selected(selection, parameters)];
   if (behind !== null) where.push(after(behind, parameters));
   if (before !== null) {
     const at = parameters.add(BigInt(before.time));
     where.push(`"time" <= ${at} AND ("time" < ${at} OR "id" < ${parameters.add(before.id)})`);
   }
-  const names = [...new Set(['id', 'time', ...columns])].map(quoted).join(', ');
+  const names = shown(['id', 'time', ...columns], dialect);
   const sql = `SELECT ${names}, ${SHOWN} FROM ${source} WHERE ${where.join(' AND ')} ORDER BY "time" ASC, "id" ASC`;
   return { sql, values: parameters.values };
 }
@@ -203,14 +269,19 @@ function after({ time, id }: LogPlace, parameters: Parameters): string {
 }
 
 /** All columns of one record. */
-export function findStatement(source: string, scope: LogScope, id: string): Statement {
-  const parameters = new Parameters();
+export function findStatement(source: string, scope: LogScope, id: string, dialect: Dialect = duckDb): Statement {
+  const parameters = new Parameters(dialect);
   const where = `${ofScope(scope, parameters)} AND "id" = ${parameters.add(id)} AND "time" >= ${parameters.add(whole(scope.keptSince, Math.ceil) ?? 0n)}`;
   return { sql: `SELECT *, ${SHOWN} FROM ${source} WHERE ${where} LIMIT 1`, values: parameters.values };
 }
 
-export function countStatement(source: string, selection: LogSelection, most: number): Statement {
-  const parameters = new Parameters();
+export function countStatement(
+  source: string,
+  selection: LogSelection,
+  most: number,
+  dialect: Dialect = duckDb,
+): Statement {
+  const parameters = new Parameters(dialect);
   const where = selected(selection, parameters);
   const limit = parameters.add(BigInt(most + 1));
   const count = `count(*) FILTER (WHERE ${foreign(selection.scope, parameters)}) AS ${PROOF.foreign}`;
@@ -218,20 +289,11 @@ export function countStatement(source: string, selection: LogSelection, most: nu
   return { sql: `SELECT count(*) AS "n", ${count} FROM (${taken})`, values: parameters.values };
 }
 
-/** The place of `time` among the bounds, as a tree of comparisons: a year of days costs nine of them. */
-function bucket(bounds: readonly number[], parameters: Parameters): string {
-  const places = bounds.map((bound) => parameters.add(whole(bound, Math.ceil) ?? 0n));
-  // Place -1 and the last one lie outside of all buckets.
-  const tree = (low: number, high: number): string => {
-    if (low === high) return low < 0 || low >= bounds.length - 1 ? 'NULL' : String(low);
-    const middle = Math.ceil((low + high) / 2);
-    return `CASE WHEN "time" < ${places[middle]} THEN ${tree(low, middle - 1)} ELSE ${tree(middle, high)} END`;
-  };
-  return tree(-1, bounds.length - 1);
-}
-
 function keyOf(key: LogGroupKey, parameters: Parameters): string {
-  if ('bounds' in key) return bucket(key.bounds, parameters);
+  if ('bounds' in key) {
+    const bounds = key.bounds.map((bound) => whole(bound, Math.ceil) ?? 0n);
+    return parameters.dialect.bucket(bounds, parameters.add);
+  }
   if ('metadata' in key) return metadataValue(key.metadata, parameters);
   const { name, type } = columnOf(key.column);
   return type === 'boolean' ? `CAST("${name}" AS VARCHAR)` : `"${name}"`;
@@ -247,12 +309,11 @@ function measured(measure: LogMeasure, approximate: boolean, parameters: Paramet
   if (columnOf(column).type !== 'integer') throw new TypeError(`measure ${of} needs a column of numbers`);
   if (of !== 'quantile') return `${of}(${name})${filter}`;
   if (q === undefined || !(q >= 0 && q <= 1)) throw new TypeError('a quantile is from 0 to 1');
-  return approximate
-    ? `approx_quantile(${name}, ${share(q)})${filter}`
-    : `quantile_disc(${name}, ${share(q)})${filter}`;
+  const { dialect } = parameters;
+  return approximate ? dialect.approximateQuantile(name, share(q), filter) : dialect.quantile(name, share(q), filter);
 }
 
-/** DuckDB takes a constant only; of a number between 0 and 1 this text is one. */
+/** Engines take a constant only; of a number between 0 and 1 this text is one. */
 const share = (q: number) => q.toFixed(6);
 
 /**
@@ -264,8 +325,9 @@ export function groupsStatement(
   selection: LogSelection,
   query: LogGroupQuery,
   approximate: boolean,
+  dialect: Dialect = duckDb,
 ): Statement {
-  const parameters = new Parameters();
+  const parameters = new Parameters(dialect);
   const keys = query.by.map((key, i) => `${keyOf(key, parameters)} AS "k${i}"`);
   const names = query.by.map((_, i) => `"k${i}"`);
   const columns = columnsOf(query).map((name) => `"${name}"`);
@@ -281,10 +343,9 @@ export function groupsStatement(
   const wholeRow = `GROUPING(${names.join(', ')}) AS "whole"`;
   const sets = `GROUP BY GROUPING SETS ((${names.join(', ')}), ())`;
   const grouped = `SELECT ${names.join(', ')}, ${numbers}, ${wholeRow} FROM (${inner}) ${sets}`;
-  const limit = query.limit === undefined ? '' : ` LIMIT ${parameters.add(BigInt(query.limit))}`;
-  const offset = query.offset === undefined ? '' : ` OFFSET ${parameters.add(BigInt(query.offset))}`;
-  const page = `SELECT * FROM g WHERE "whole" = 0 ORDER BY ${orderOf(query, names)}${limit}${offset}`;
-  const sql = `WITH g AS MATERIALIZED (${grouped}), p AS MATERIALIZED (${page}) SELECT *, (SELECT count(*) FROM g WHERE "whole" = 0) AS "groups" FROM (SELECT * FROM g WHERE "whole" <> 0 UNION ALL SELECT * FROM p) ORDER BY "whole" DESC, ${orderOf(query, names)}`;
+  const limit = query.limit === undefined ? null : parameters.add(BigInt(query.limit));
+  const offset = query.offset === undefined ? null : parameters.add(BigInt(query.offset));
+  const sql = dialect.groupPage(grouped, orderOf(query, names), limit, offset);
   return { sql, values: parameters.values };
 }
 
