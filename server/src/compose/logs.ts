@@ -71,6 +71,7 @@ function bodiesOf({ clock }: Common, { tables, blobs, vault }: Stores): StoredBo
 
 function keeperOf({ config, clock, log }: Common, { tables, nodeId }: Stores, bodies: StoredBodiesOptions): LogKeeper {
   return new LogKeeper({
+    node: nodeId,
     dir: join(config.dataDir, 'logs'),
     spool: join(config.dataDir, 'spool'),
     workers: config.workers,

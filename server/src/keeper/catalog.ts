@@ -16,6 +16,10 @@ export interface LogFile {
   readonly records: number;
   readonly bytes: number;
   readonly damaged: boolean;
+  /** The node that made it. */
+  readonly node: string;
+  /** `disk`: only its node has it. `store`: it is in the blob store, for all nodes. */
+  readonly place: 'disk' | 'store';
 }
 
 /** A place in a journal. */
@@ -47,6 +51,25 @@ export interface LogCatalogState {
   readonly positions: readonly LogPosition[];
 }
 
+/** How far the records of a node are in files that every node can read. Both are milliseconds since the epoch. */
+export interface LogNode {
+  readonly node: string;
+  readonly completeTo: number;
+  readonly seenAt: number;
+}
+
+/** What has changed in a list that several nodes share. */
+export interface LogFileNews {
+  /** False: what is named is all that there is. */
+  readonly partial: boolean;
+  readonly files: readonly LogFile[];
+  /** Ids of files that are in the list no more. */
+  readonly gone: readonly string[];
+  readonly nodes: readonly LogNode[];
+  /** What to ask with next. */
+  readonly at: number;
+}
+
 /** One change, whole or not at all. */
 export interface LogCatalogChange {
   readonly add: readonly LogFile[];
@@ -58,6 +81,22 @@ export interface LogCatalogChange {
 }
 
 export const NO_CHANGE: LogCatalogChange = { add: [], remove: [], damaged: [], moved: [], hours: [] };
+
+/** The files of all nodes: a list in the control store, their bytes in the blob store. */
+export interface SharedLogFiles {
+  /** @param since `at` of an answer before; null: everything */
+  news(since: number | null): Promise<LogFileNews>;
+  /** Stores the bytes of a file that is in the list, and says so there. */
+  upload(id: string, path: string): Promise<void>;
+  /** Stores the bytes of a file that `commit` will put into the list: what never comes into it goes after an hour. */
+  prepare(file: LogFile, path: string): Promise<void>;
+  /** Writes the bytes of a file to the path; false when there are none. */
+  fetch(id: string, path: string): Promise<boolean>;
+  /** Whether this node may replace files of the list, for the next minute at least. */
+  lead(): Promise<boolean>;
+  /** This node lives, and all that it recorded before a time is in the blob store; null: no more than before. */
+  announce(completeTo: number | null): Promise<void>;
+}
 
 export interface LogCatalog {
   load(): Promise<LogCatalogState>;

@@ -49,6 +49,7 @@ it('a question has the records that were written before it, also while the journ
     },
   };
   keeper = await Keeper.open({
+    node: 'one',
     dir: join(dir, 'logs'),
     spool: join(dir, 'spool'),
     engine: watched as never,

@@ -15,6 +15,8 @@ import { type Pinned, relationOf } from './queries.ts';
 import { LogTail } from './tail.ts';
 
 export interface KeeperOptions {
+  /** Name of this node in the list of files. */
+  readonly node: string;
   /** Directory of the files; made when missing. */
   readonly dir: string;
   /** Directory below which the journals are. */
@@ -330,6 +332,8 @@ export class Keeper {
       records: Number(row?.n),
       bytes: size,
       damaged: false,
+      node: this.#options.node,
+      place: 'disk',
     };
   }
 

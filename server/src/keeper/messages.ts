@@ -29,6 +29,8 @@ interface SentError {
 
 /** The settings of a keeper, its first argument as JSON. */
 export interface KeeperSettings {
+  /** Name of this node in the list of files. */
+  readonly node: string;
   readonly dir: string;
   /** Directory below which the journals are, and how many processes write one now. */
   readonly spool: string;

@@ -10,8 +10,8 @@ import { storedCatalog } from './stored-catalog.ts';
 
 const scope = { organisationId: 'o', workspaceIds: null, userId: null, keptSince: 0 };
 const page = { columns: ['id'], order: 'newest', limit: 1, behind: null } as const;
-const file = (id: string, minTime: number, maxTime: number) => {
-  return { id, day: 0, level: 0, minTime, maxTime, records: 1, bytes: 1, damaged: false };
+const file = (node: string, id: string, minTime: number, maxTime: number) => {
+  return { id, node, day: 0, level: 0, minTime, maxTime, records: 1, bytes: 1, damaged: false, place: 'disk' } as const;
 };
 
 it('an answer says for which times other nodes have records, and none is said to be missing that may be there', async () => {
@@ -21,7 +21,7 @@ it('an answer says for which times other nodes have records, and none is said to
   const logs = new NodeLogs(naiveLogs().store, tables, 'one');
   const asked = (from: number, to: number) => logs.page({ scope, from, to, where: [] }, page);
   const keep = (node: string, id: string, from: number, to: number) =>
-    storedCatalog(tables, node, systemClock).commit({ ...NO_CHANGE, add: [file(id, from, to)] });
+    storedCatalog(tables, node, systemClock).commit({ ...NO_CHANGE, add: [file(node, id, from, to)] });
   await keep('one', 'own', 100, 900);
   expect((await asked(0, 1_000)).incomplete).toEqual([]);
   expect(await logs.find(scope, 'no')).toBeNull();

@@ -40,6 +40,7 @@ async function main(): Promise<void> {
   }
   const settings = JSON.parse(process.argv[2] ?? '{}') as KeeperSettings;
   const {
+    node,
     dir,
     spool,
     workers,
@@ -74,6 +75,7 @@ async function main(): Promise<void> {
   process.on('message', (message: Message) => void channel.receive(message));
   const { flushRecords, flushBytes, flushMs } = settings;
   const keeper = await Keeper.open({
+    node,
     dir,
     spool,
     engine,

@@ -57,6 +57,7 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'body_chunks',
   'log_files',
   'log_positions',
+  'log_nodes',
   'log_hours',
   'log_exports',
   'leases',

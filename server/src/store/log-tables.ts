@@ -23,7 +23,7 @@ export const logTables = {
   log_files: table(['id'], 'none', {
     /** The name of the file, without its ending. */
     id: text(),
-    /** The node on whose disk it is. */
+    /** The node that made it. */
     node: text(),
     /** Days since the epoch (UTC), of the time of its records. */
     day: int(),
@@ -37,6 +37,19 @@ export const logTables = {
     version: int(),
     status: text<'live' | 'damaged'>(),
     created_at: time(),
+    /** `disk`: only its node has it. `store`: it is in the blob store, for all nodes. */
+    place: text<'disk' | 'store'>(),
+    /** 0: it is in the list. Else it is not, or not yet, and file and row go at this time. */
+    remove_at: time(),
+    /** When this row was changed, by the clock that all nodes share. */
+    changed_at: time(),
+  }),
+  /** Nodes whose log files are shared. */
+  log_nodes: table(['node'], 'none', {
+    node: text(),
+    /** All that this node recorded before is in the blob store. */
+    complete_to: time(),
+    seen_at: time(),
   }),
   /** Everything of a journal before this place is in files. */
   log_positions: table(['journal'], 'none', { journal: text(), segment: text(), position: int() }),

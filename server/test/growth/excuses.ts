@@ -6,6 +6,7 @@ export const SMALL: ReadonlySet<string> = new Set([
   'leases',
   'ledger_positions',
   'log_positions',
+  'log_nodes',
   'operator_keys',
   'data_keys',
   'audit_heads',

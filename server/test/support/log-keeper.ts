@@ -62,6 +62,7 @@ export async function startKeeper(
   });
   const make = (changed: Partial<LogKeeperOptions> = {}) =>
     new LogKeeper({
+      node: 'node',
       dir: join(dir, 'logs'),
       spool,
       workers: 1,

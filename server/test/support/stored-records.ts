@@ -94,6 +94,7 @@ export async function withKeeper<T>(
       : await openPostgresTables({ url: databaseUrl, log });
   const node = (await readFile(join(dataDir, 'node-id'), 'utf8')).trim();
   const keeper = new LogKeeper({
+    node,
     dir: join(dataDir, 'logs'),
     spool: join(dataDir, 'spool'),
     workers: 1,

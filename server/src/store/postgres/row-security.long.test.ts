@@ -129,7 +129,7 @@ describe('policies', () => {
       }
     }
     const outOfReach = names.filter((name) => by(name).length === 1);
-    const logs = ['body_chunks', 'log_files', 'log_hours', 'log_positions'];
+    const logs = ['body_chunks', 'log_files', 'log_hours', 'log_nodes', 'log_positions'];
     const others = ['audit_anchors', 'leases', 'ledger_positions', 'meta', 'operator_keys'];
     expect(outOfReach).toEqual([...others, ...logs].sort());
   });
