@@ -91,7 +91,7 @@ export interface SharedLogFiles {
   /** Stores the bytes of a file that `commit` will put into the list: what never comes into it goes after an hour. */
   prepare(file: LogFile, path: string): Promise<void>;
   /** Writes the bytes of a file to the path; false when there are none. */
-  fetch(id: string, path: string): Promise<boolean>;
+  download(id: string, path: string): Promise<boolean>;
   /** Whether this node may replace files of the list, for the next minute at least. */
   lead(): Promise<boolean>;
   /** This node lives, and all that it recorded before a time is in the blob store; null: no more than before. */
