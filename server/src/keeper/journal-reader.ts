@@ -69,6 +69,29 @@ export class JournalReader {
     }
   }
 
+  /** The next lines, those of several chunks together until there are so many bytes of them. */
+  async batch(bytes: number): Promise<JournalChunk | null> {
+    const chunks: JournalChunk[] = [];
+    for (let read = 0; read < bytes; ) {
+      const chunk = await this.next();
+      if (chunk === null) break;
+      chunks.push(chunk);
+      read += chunk.lines.length;
+    }
+    if (chunks.length < 2) return chunks[0] ?? null;
+    const total = (of: 'records' | 'damaged') => chunks.reduce((sum, chunk) => sum + chunk[of], 0);
+    return {
+      lines: Buffer.concat(chunks.map(({ lines }) => lines)),
+      records: total('records'),
+      damaged: total('damaged'),
+    };
+  }
+
+  /** Reads again from an earlier position on. */
+  back(to: LogPosition | null): void {
+    this.#at = to;
+  }
+
   /**
    * Lets go of what comes before a place, of a journal that nobody writes. The last segment stays, empty: a process that gets this
    * number again goes on behind its name.

@@ -6,64 +6,120 @@ import { recordOfNow } from '../../test/support/log-keeper.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import { silentLog } from '../kernel/log.ts';
-import { openJournal } from '../store/disk/journal.ts';
-import { type Connection, openEngine } from './engine.ts';
+import { type Journal, openJournal } from '../store/disk/journal.ts';
+import type { LogCatalogChange } from './catalog.ts';
+import { type Connection, openEngine, rowsOf } from './engine.ts';
 import { Keeper } from './keeper.ts';
+import { relationOf } from './queries.ts';
 
-it('a question has the records that were written before it, also while the journals are being read', async () => {
+interface Under {
+  readonly keeper: Keeper;
+  /** That of the keeper. */
+  readonly connection: Connection;
+  readonly journals: readonly Journal[];
+  readonly changes: readonly LogCatalogChange[];
+  write(to: number, more?: Record<string, unknown>): Promise<void>;
+  /** How many records the files and tables have. */
+  count(): Promise<number>;
+}
+
+/** A keeper in this process over new journals. `before` is called before each statement of the keeper's own. */
+async function open(names: readonly string[], before: (sql: string) => void | Promise<void>): Promise<Under> {
   const dir = await mkdtemp(join(tmpdir(), 'sluice-keeper-'));
-  const journalOf = (name: string) =>
-    openJournal({ dir: join(dir, 'spool', name), clock: systemClock, log: silentLog });
-  const [first, second] = [await journalOf('journal'), await journalOf('journal-2')];
-  const engine = await openEngine({ memory: '256MB', threads: 1, temporary: join(dir, 'temporary') });
+  const journals = await Promise.all(
+    names.map((name) => openJournal({ dir: join(dir, 'spool', name), clock: systemClock, log: silentLog })),
+  );
+  const engine = await openEngine({ memory: '256MB', threads: 2, temporary: join(dir, 'temporary') });
   onTestFinished(async () => {
-    await Promise.all([first.close(), second.close()]);
+    await Promise.all(journals.map((journal) => journal.close()));
     engine.closeSync();
     await rm(dir, { recursive: true });
   });
-  let seq = 0;
-  const write = (to: typeof first) =>
-    new Promise<void>((resolve) =>
-      to.append(JSON.stringify(recordOfNow(++seq, { organisation_id: 'org-a' })), resolve),
-    );
-
-  let asked: Promise<{ tails: readonly string[] }> | null = null;
-  let keeper: Keeper | null = null;
-  let chunks = 0;
-  let connection: Connection | null = null;
+  const connections: Connection[] = [];
   const watched = {
-    ...engine,
+    closeSync: () => undefined,
     async connect() {
       const own = await engine.connect();
-      connection = own;
+      connections.push(own);
       const run = own.run.bind(own);
       own.run = async (sql, values) => {
-        // The records of the second journal are being added: the first has been passed.
-        if (/^INSERT INTO tail_/.test(sql) && ++chunks === 2 && asked === null) {
-          await write(first);
-          asked = (keeper as Keeper).pin(0, Number.MAX_SAFE_INTEGER);
-        }
+        await before(sql);
         return run(sql, values);
       };
       return own;
     },
   };
-  keeper = await Keeper.open({
+  const changes: LogCatalogChange[] = [];
+  const keeper = await Keeper.open({
     node: 'one',
     dir: join(dir, 'logs'),
     spool: join(dir, 'spool'),
-    engine: watched as never,
-    catalog: { load: async () => ({ files: [], positions: [] }), commit: async () => undefined } as never,
+    engine: watched,
+    catalog: {
+      load: async () => ({ files: [], positions: [] }),
+      commit: async (change) => void changes.push(change),
+    },
     clock: systemClock,
     log: silentLog,
     newId: () => uuidv7(systemClock),
     onGap: () => undefined,
-    workers: 2,
+    workers: names.length,
   });
-  await Promise.all([write(first), write(second)]);
-  await keeper.tick();
+  const [connection] = connections;
+  if (connection === undefined) throw new Error('the keeper has a connection');
+  let seq = 0;
+  return {
+    keeper,
+    connection,
+    journals,
+    changes,
+    write: (to, of) =>
+      new Promise<void>((resolve) =>
+        journals[to]?.append(JSON.stringify(recordOfNow(++seq, { organisation_id: 'org-a', ...of })), resolve),
+      ),
+    async count() {
+      const { files, tails, release } = await keeper.pin(0, Number.MAX_SAFE_INTEGER);
+      const sql = `SELECT count(*) AS n FROM ${relationOf(files, tails)}`;
+      const [row] = await rowsOf(connection, { sql, values: [] });
+      release();
+      return Number(row?.n);
+    },
+  };
+}
+
+it('a question has the records that were written before it, also while the journals are being read', async () => {
+  let asked: Promise<{ tails: readonly string[] }> | null = null;
+  let chunks = 0;
+  const under: Under = await open(['journal', 'journal-2'], async (sql) => {
+    // The records of the second journal are being added: the first has been passed.
+    if (!/^INSERT INTO tail_/.test(sql) || ++chunks !== 2 || asked !== null) return;
+    await under.write(0);
+    asked = under.keeper.pin(0, Number.MAX_SAFE_INTEGER);
+  });
+  await Promise.all([under.write(0), under.write(1)]);
+  await under.keeper.tick();
   expect(asked).not.toBeNull();
   const { tails } = (await asked) as unknown as { tails: readonly string[] };
-  const rows = await (connection as unknown as Connection).runAndReadAll(`SELECT count(*) AS n FROM ${tails[0]}`);
-  expect(rows.getRowObjectsJS()).toEqual([{ n: 3n }]);
+  const [row] = await rowsOf(under.connection, { sql: `SELECT count(*) AS n FROM ${tails[0]}`, values: [] });
+  expect(row).toEqual({ n: 3 });
+});
+
+it('records that could not be read for want of room are read when there is some, and none twice', async () => {
+  let full = false;
+  const under = await open(['journal'], (sql) => {
+    if (full && /^INSERT INTO /.test(sql)) throw new Error('IO Error: No space left on device');
+  });
+  await under.write(0);
+  await under.keeper.tick();
+  full = true;
+  for (let i = 0; i < 3; i++) {
+    await under.write(0);
+    await expect(under.keeper.tick()).rejects.toThrow('No space');
+  }
+  full = false;
+  await under.write(0);
+  expect(await under.count()).toBe(5);
+  await under.keeper.flush();
+  expect(await under.count()).toBe(5);
+  expect(under.changes.flatMap(({ add }) => add.map(({ records }) => records))).toEqual([5]);
 });

@@ -44,20 +44,24 @@ export class LogTail {
     return this.#since;
   }
 
-  /** Adds records that neither it nor `known` (a relation of the files) has. Answers how many have not the form of one. */
+  /** Adds records that neither it nor `known` (a relation of the files) has: all or none. Answers how many have not the form of one. */
   async add({ lines }: Pick<JournalChunk, 'lines'>, known: string, now: number): Promise<number> {
-    const fresh = `fresh_${this.name}`;
     const file = join(this.#dir, `${this.name}.unfinished`);
-    await this.#connection.run(tableOf(fresh));
     try {
-      const rejected = await this.#load(fresh, file, lines);
-      await this.#leaveOutKnown(fresh, known);
-      await this.#connection.run(`INSERT INTO ${this.name} SELECT * FROM ${fresh}`);
+      let rejected = 0;
+      try {
+        await this.#insert(file, lines, known);
+      } catch (error) {
+        if (isOurs(error)) throw error;
+        const { good, bad } = await this.#sift(file, lines);
+        await appendFile(join(this.#dir, 'rejected.ndjson'), Buffer.concat(bad), { mode: 0o600 });
+        await this.#insert(file, Buffer.concat(good), known);
+        rejected = bad.length;
+      }
       await this.#counted(now);
       this.#bytes += lines.length;
       return rejected;
     } finally {
-      await this.#connection.run(`DROP TABLE ${fresh}`);
       await unlink(file).catch(() => undefined);
     }
   }
@@ -104,43 +108,67 @@ export class LogTail {
     if (this.#records > 0) this.#since ??= now;
   }
 
+  async #insert(file: string, lines: Buffer, known: string): Promise<void> {
+    const sql = `SELECT coalesce(max(rowid), -1) AS last FROM ${this.name}`;
+    const [row] = await rowsOf(this.#connection, { sql, values: [] });
+    await this.#transaction('COMMIT', async () => {
+      await this.#load(file, lines);
+      await this.#leaveOutKnown(Number(row?.last), known);
+    });
+  }
+
   /** A batch with a record that does not fit is tried in halves, until that record is alone. */
-  async #load(fresh: string, file: string, lines: Buffer): Promise<number> {
-    if (lines.length === 0) return 0;
-    await writeFile(file, lines, { mode: 0o600 });
+  async #sift(file: string, lines: Buffer): Promise<{ readonly good: Buffer[]; readonly bad: Buffer[] }> {
     try {
-      // The statement is whole or nothing.
-      await this.#connection.run(`INSERT INTO ${fresh} ${valid(recordsIn(file))}`);
-      return 0;
+      await this.#transaction('ROLLBACK', () => this.#load(file, lines));
+      return { good: [lines], bad: [] };
     } catch (error) {
-      const middle = lines.indexOf(LINE_FEED, lines.length >> 1) + 1;
-      const cut = middle === lines.length ? lines.lastIndexOf(LINE_FEED, lines.length - 2) + 1 : middle;
-      if (cut > 0) {
-        return (
-          (await this.#load(fresh, file, lines.subarray(0, cut))) + (await this.#load(fresh, file, lines.subarray(cut)))
-        );
-      }
       if (isOurs(error)) throw error;
-      await appendFile(join(this.#dir, 'rejected.ndjson'), lines, { mode: 0o600 });
-      return 1;
+    }
+    const middle = lines.indexOf(LINE_FEED, lines.length >> 1) + 1;
+    const cut = middle === lines.length ? lines.lastIndexOf(LINE_FEED, lines.length - 2) + 1 : middle;
+    if (cut === 0) return { good: [], bad: [lines] };
+    const [one, other] = [await this.#sift(file, lines.subarray(0, cut)), await this.#sift(file, lines.subarray(cut))];
+    return { good: [...one.good, ...other.good], bad: [...one.bad, ...other.bad] };
+  }
+
+  async #load(file: string, lines: Buffer): Promise<void> {
+    await writeFile(file, lines, { mode: 0o600 });
+    await this.#connection.run(`INSERT INTO ${this.name} ${valid(recordsIn(file))}`);
+  }
+
+  /** Others see all that was done, or nothing of it. */
+  async #transaction(end: 'COMMIT' | 'ROLLBACK', run: () => Promise<void>): Promise<void> {
+    await this.#connection.run('BEGIN TRANSACTION');
+    try {
+      await run();
+      await this.#connection.run(end);
+    } catch (error) {
+      await this.#connection.run('ROLLBACK').catch(() => undefined);
+      throw error;
     }
   }
 
-  /** A worker may record a deed again that it was killed after: such a record is the first of its sequence. */
-  async #leaveOutKnown(fresh: string, known: string): Promise<void> {
+  /**
+   * A worker may record a deed again that it was killed after: such a record is the first of its sequence.
+   *
+   * @param last the last row before those that are being added
+   */
+  async #leaveOutKnown(last: number, known: string): Promise<void> {
+    const fresh = `${this.name} WHERE rowid > ${last}`;
     const counted = `SELECT count(*) AS n, count(DISTINCT ("node", "seq")) AS single, count(*) FILTER (WHERE "seq" = 1) AS first FROM ${fresh}`;
     const [row] = await rowsOf(this.#connection, { sql: counted, values: [] });
     if (Number(row?.n) !== Number(row?.single)) {
       await this.#connection.run(
-        `DELETE FROM ${fresh} WHERE rowid NOT IN (SELECT min(rowid) FROM ${fresh} GROUP BY "node", "seq")`,
+        `DELETE FROM ${fresh} AND rowid NOT IN (SELECT min(rowid) FROM ${fresh} GROUP BY "node", "seq")`,
       );
     }
     if (Number(row?.first) === 0) return;
-    const nodes = `SELECT "node" FROM ${fresh} WHERE "seq" = 1`;
-    const there = [this.name, known].map(
-      (from) => `SELECT "node" FROM ${from} WHERE "seq" = 1 AND "node" IN (${nodes})`,
+    const nodes = `SELECT "node" FROM ${fresh} AND "seq" = 1`;
+    const there = [`${this.name} WHERE rowid <= ${last} AND`, `${known} WHERE`].map(
+      (from) => `SELECT "node" FROM ${from} "seq" = 1 AND "node" IN (${nodes})`,
     );
-    await this.#connection.run(`DELETE FROM ${fresh} WHERE "seq" = 1 AND "node" IN (${there.join(' UNION ALL ')})`);
+    await this.#connection.run(`DELETE FROM ${fresh} AND "seq" = 1 AND "node" IN (${there.join(' UNION ALL ')})`);
   }
 }
 
