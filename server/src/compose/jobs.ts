@@ -4,6 +4,7 @@ import { systemTenant } from '../auth/tenant.ts';
 import type { Config } from '../config.ts';
 import { webhookPoster } from '../http/post-webhook.ts';
 import { startAlertDeliveries } from '../jobs/alerts/deliver.ts';
+import type { trafficWatch, WatchOptions } from '../jobs/alerts/watch-traffic.ts';
 import { forgetBodies } from '../jobs/body-retention.ts';
 import { startKeyRotation } from '../jobs/key-rotation.ts';
 import { startLeader } from '../jobs/leader.ts';
@@ -29,6 +30,7 @@ const USAGE_AT_ONCE = 4;
 const SWEEP_FILES_MS = 60 * 60_000;
 const SWEEP_ANSWERS_MS = 5 * 60_000;
 const FORGET_OLD_MS = 60 * 60_000;
+const WATCH_MS = 60_000;
 /** The whole of one call of a webhook. */
 const WEBHOOK_MS = 10_000;
 
@@ -47,7 +49,7 @@ export function startJobs(common: Common, parts: Parts, scheduler: Scheduler): v
   startDueWork(common, parts, scheduler);
   startCleanUp(common, parts);
   const { clock, log, lifecycle } = common;
-  const { stores, front, training, mailer } = parts;
+  const { stores, spools, front, training, mailer } = parts;
   const { tables, vault: macs, node } = stores;
   const basics = { tables, clock, log, macs, node };
   const { fetcher } = training.services;
@@ -55,7 +57,29 @@ export function startJobs(common: Common, parts: Parts, scheduler: Scheduler): v
   const open = (organisationId: string, url: string) => openUrl(macs, systemTenant(organisationId), url);
   lifecycle.own('key rotation', startKeyRotation(basics));
   lifecycle.own('usage limits in time', startUsageLimits({ ...basics, publicUrl: () => front.publicUrl() }));
+  const watched = new WatchedTraffic({ ...basics, publicUrl: () => front.publicUrl(), logs: spools.logs.store });
+  lifecycle.own(
+    'traffic alerts',
+    startLeader({ ...basics, name: 'traffic-alerts', everyMs: WATCH_MS, lead: (signal) => watched.look(signal) }),
+  );
   lifecycle.own('alert deliveries', startAlertDeliveries({ ...basics, open, mailer, post }));
+}
+
+/** Looks at watched traffic. What that needs is loaded for the first place that is watched. */
+class WatchedTraffic {
+  readonly #options: WatchOptions;
+  #opened: Promise<ReturnType<typeof trafficWatch>> | null = null;
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+  }
+
+  async look(signal: AbortSignal): Promise<void> {
+    const { tables } = this.#options;
+    if ((await tables.systemRead((tx) => tx.count('alert_watches'))) === 0) return;
+    this.#opened ??= import('../jobs/alerts/watch-traffic.ts').then(({ trafficWatch }) => trafficWatch(this.#options));
+    await (await this.#opened)(signal);
+  }
 }
 
 /** Turns at jobs and batches that are due. */

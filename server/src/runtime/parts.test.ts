@@ -50,6 +50,7 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'ledger_entries',
   'usage_alerts',
   'alert_deliveries',
+  'alert_watches',
   'guardrail_mcp_servers',
   'deployments',
   'answer_vectors',

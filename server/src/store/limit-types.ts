@@ -11,6 +11,18 @@ export type LimitType = 'cost' | 'tokens' | 'requests';
 export type LimitOwner = 'key' | 'workspace' | 'provider' | 'virtual-key' | 'integration' | 'policy' | 'token';
 /** What alerts say of a limit, each once in a window. */
 export type AlertKind = 'threshold' | 'exhausted' | 'unpriced';
+/** What alerts say of the traffic of a workspace or an organisation. */
+export type TrafficAlertKind = 'spend_rate' | 'error_rate' | 'spend_anomaly';
+
+/** What is watched of the traffic of a place. */
+export type TrafficBudgets = {
+  /** Micro-dollars in 30 days; null: spend has no budget. */
+  readonly spend_budget: number | null;
+  /** Percent of the requests that may fail; null: errors have no budget. */
+  readonly error_budget: number | null;
+  /** Whether hours of unusual spend are looked for. */
+  readonly spend_anomalies: boolean;
+};
 
 /**
  * What a `cost` limit does with a request whose price is not known: refuses it, counts it at a set price (dollars per

@@ -1,8 +1,8 @@
+import { ALERT_TABLES } from './alert-tables.ts';
 import { bool, type Column, int, json, nullable, sealed, table, text, time } from './column.ts';
 import { FEEDBACK_TABLES } from './feedback-table.ts';
 import { GUARDRAIL_TABLES } from './guardrail-tables.ts';
 import type {
-  AlertKind,
   IntegrationAccess,
   LimitOwner,
   LimitType,
@@ -503,40 +503,7 @@ export const SCHEMA = {
     unpriced: int(),
     created_at: time(),
   }),
-  /** Alerts that wait for their audit row: one for each bucket, window and kind. */
-  usage_alerts: table(['bucket_id', 'window_no', 'kind'], 'organisation', {
-    organisation_id: text(),
-    workspace_id: text(),
-    bucket_id: text(),
-    window_no: int(),
-    kind: text<AlertKind>(),
-    used: int(),
-    created_at: time(),
-    /** When its audit row was written. */
-    done_at: nullable(time()),
-  }),
-  /** Alerts on their way to people and programs: one for each alert, channel and recipient. */
-  alert_deliveries: table(['id'], 'organisation', {
-    id: text(),
-    organisation_id: text(),
-    workspace_id: text(),
-    owner_kind: text<LimitOwner>(),
-    owner_id: text(),
-    bucket_id: text(),
-    window_no: int(),
-    kind: text<AlertKind>(),
-    channel: text<'webhook' | 'email'>(),
-    /** Address or URL. Empty: the alert has no recipient, and is kept to be listed; its `channel` means nothing. */
-    recipient: text(),
-    /** The alert's facts, as they were when it was raised. */
-    body: json<Record<string, unknown>>(),
-    tries: int(),
-    /** When it is tried next; null once it is delivered or given up. */
-    next_at: nullable(time()),
-    delivered_at: nullable(time()),
-    last_error: nullable(text()),
-    created_at: time(),
-  }),
+  ...ALERT_TABLES,
   ...GUARDRAIL_TABLES,
   ...FEEDBACK_TABLES,
   /** Gateways that are registered with an organisation. */

@@ -168,6 +168,22 @@ describe('who is told', () => {
     [{ webhook_url: 7 }, 'webhook_url'],
   ] as const;
 
+  it.each([
+    [{ spend_budget: 0 }, 'spend_budget'],
+    [{ spend_budget: '500' }, 'spend_budget'],
+    [{ error_budget: 0 }, 'error_budget'],
+    [{ error_budget: 101 }, 'error_budget'],
+    [{ spend_anomalies: 1 }, 'spend_anomalies'],
+  ] as const)('%j is refused by organisation and workspace, with 400 and the field', async (alerts, field) => {
+    const workspace = `/admin/workspaces/${server.first.workspace_id}`;
+    for (const [answer, param] of [
+      [await server.admin('PUT', '/admin/organisation/settings', { alerts }), `alerts.${field}`],
+      [await server.admin('PUT', workspace, { settings: { alerts } }), `settings.alerts.${field}`],
+    ] as const) {
+      expect(answer).toMatchObject({ status: 400, body: { error: { code: 'AB01', param } } });
+    }
+  });
+
   it.each(bad)(
     '%j is refused by policies, organisation and workspace, with 400 and the field',
     async (fields, field) => {
@@ -211,9 +227,11 @@ describe('who is told', () => {
     const shown = async () => (await server.admin('GET', path)).body.alerts;
     await server.admin('PUT', path, { alerts: { emails: ['a@b.example'], webhook_url: 'https://hooks.example/x' } });
     await server.admin('PUT', path, { alerts: { emails: ['c@d.example'] } });
+    const unwatched = { spend_budget: null, error_budget: null, spend_anomalies: false };
     expect(await shown()).toEqual({
       emails: ['c@d.example'],
       webhook_url: expect.stringMatching(/^https:\/\/hooks\.example\/\*{7}[0-9a-f]{8}$/),
+      ...unwatched,
     });
     // What is shown keeps what is stored; the mask of another address is none.
     const { webhook_url } = (await shown()) as { webhook_url: string };
@@ -225,9 +243,9 @@ describe('who is told', () => {
     }
     expect(await shown()).toMatchObject({ webhook_url });
     await server.admin('PUT', path, { alerts: { webhook_url: null } });
-    expect(await shown()).toEqual({ emails: ['c@d.example'], webhook_url: null });
+    expect(await shown()).toEqual({ emails: ['c@d.example'], webhook_url: null, ...unwatched });
     await server.admin('PUT', path, { alerts: null });
-    expect(await shown()).toEqual({ emails: [], webhook_url: null });
+    expect(await shown()).toEqual({ emails: [], webhook_url: null, ...unwatched });
     const workspace = `/admin/workspaces/${server.first.workspace_id}`;
     await server.admin('PUT', workspace, { settings: { alerts: { emails: ['w@b.example'] } } });
     expect((await server.admin('GET', workspace)).body.settings).toEqual({ alerts: { emails: ['w@b.example'] } });

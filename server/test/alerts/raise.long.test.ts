@@ -37,7 +37,7 @@ interface World {
   /** Uses so much under the terms, as a settled request does. */
   use(spec: LimitSpec, amount: number, more?: { unpriced?: number }): Promise<void>;
   audits(): Promise<{ alert: string; window: number; current_usage: number; resource: string; id: string | null }[]>;
-  deliveries(): Promise<{ kind: string; to: string; window: number }[]>;
+  deliveries(): Promise<{ kind: string; to: string; window: number | null }[]>;
 }
 
 async function world(engine: 'sqlite' | 'postgres'): Promise<World> {

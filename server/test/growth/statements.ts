@@ -8,6 +8,7 @@ import { ConsoleSessions } from '../../src/auth/console-session.ts';
 import { systemTenant } from '../../src/auth/tenant.ts';
 import { removeOld } from '../../src/jobs/alerts/deliver.ts';
 import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
+import { trafficWatch } from '../../src/jobs/alerts/watch-traffic.ts';
 import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
 import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
 import { type ExportOptions, exportWork, sweepExports } from '../../src/jobs/log-exports.ts';
@@ -24,6 +25,7 @@ import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
 import { build, ROWS, readRoutes } from '../matrix/routes.ts';
 import { plainVault } from '../support/admin.ts';
 import { alertTurn } from '../support/alert-turn.ts';
+import { NaiveLogStore } from '../support/naive-log-store.ts';
 import { migratedDatabase } from '../support/postgres.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 import { loadWorkspace } from '../support/workspace-rows.ts';
@@ -127,6 +129,18 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
   const steps: Record<string, () => Promise<unknown>> = {
     'usage sweep': () => sweepBuckets({ tables, clock: systemClock }),
     alerts: () => raiseAlerts({ tables, log: silentLog, clock: systemClock, macs: plainVault, publicUrl: () => '' }),
+    'watched traffic': async () => {
+      const logs = new NaiveLogStore();
+      const options = { tables, clock: systemClock, log: silentLog, macs: plainVault, publicUrl: () => '', logs };
+      const place = { organisation_id: a1.organisationId, created_at: now, last_updated_at: now, raised: {} };
+      const budgets = { spend_budget: 1, error_budget: 1, spend_anomalies: true };
+      await tables.systemWrite(async (tx) => {
+        await tx.remove('alert_watches', { id: { in: [a1.organisationId, a1.workspaceId] } });
+        await tx.insert('alert_watches', { ...place, id: a1.organisationId, workspace_id: '', budgets });
+        await tx.insert('alert_watches', { ...place, id: a1.workspaceId, workspace_id: a1.workspaceId, budgets });
+      });
+      await trafficWatch(options)();
+    },
     'old alerts': () => removeOld(tables),
     'alert delivery': () =>
       alertTurn({

@@ -654,6 +654,16 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       created_at: now,
     },
   ],
+  alert_watches: (t) => [
+    {
+      id: t.workspaceId,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      budgets: { spend_budget: 1_000_000, error_budget: null, spend_anomalies: false },
+      raised: { [`spend_rate ${t.canary}`]: 1 },
+      ...stamps,
+    },
+  ],
   guardrails: (t) => [
     {
       id: t.objects.guardrail.id,

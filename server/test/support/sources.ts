@@ -11,6 +11,7 @@ const PORT_FILES = new Set([
   'schema.ts',
   'column.ts',
   'limit-types.ts',
+  'alert-tables.ts',
   'guardrail-tables.ts',
   'log-tables.ts',
   'training-tables.ts',

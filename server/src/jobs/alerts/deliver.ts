@@ -11,7 +11,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import { cryptoRandom, type Random } from '../../kernel/random.ts';
-import { type Mailer, MailFailure } from '../../mail/mailer.ts';
+import { type Mail, type Mailer, MailFailure } from '../../mail/mailer.ts';
 import type { Tables, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import type { Macs } from '../../store/vault.ts';
@@ -20,6 +20,7 @@ import { startLeader } from '../leader.ts';
 import { pause } from '../pause.ts';
 import { type AlertEvent, alertMail } from './event.ts';
 import { signedHeaders } from './signature.ts';
+import { type TrafficEvent, trafficMail } from './traffic-event.ts';
 
 type Delivery = Row<'alert_deliveries'>;
 type Channel = Delivery['channel'];
@@ -302,7 +303,7 @@ class Lanes {
       return { error: 'E-mail is not configured on this installation (SLUICE_SMTP_URL).', permanent: true };
     }
     try {
-      await mailer.send(alertMail(row.body as unknown as AlertEvent, row.id, row.recipient));
+      await mailer.send(mailOf(row));
       return { error: null };
     } catch (error) {
       return { error: reasonOf(error), permanent: error instanceof MailFailure && error.permanent };
@@ -338,6 +339,14 @@ class Lanes {
     });
   }
 }
+
+/** The body says by its type which alert it is. */
+function mailOf({ body, id, recipient }: Delivery): Mail {
+  const event = body as unknown as AlertEvent | TrafficEvent;
+  return isTraffic(event) ? trafficMail(event, id, recipient) : alertMail(event, id, recipient);
+}
+
+const isTraffic = (event: AlertEvent | TrafficEvent): event is TrafficEvent => event.type.startsWith('traffic.');
 
 /** One line for people: addresses and answers of receivers are not in it. */
 function reasonOf(error: unknown): string {

@@ -2,6 +2,7 @@
 import { shownAmount } from '../../limits/ledger/limit-spec.ts';
 import type { Mail } from '../../mail/mailer.ts';
 import type { Row } from '../../store/schema.ts';
+import { minute, oneLine } from './mail-text.ts';
 
 type Bucket = Row<'usage_buckets'>;
 type Alert = Row<'usage_alerts'>;
@@ -101,22 +102,4 @@ export function alertMail({ type, timestamp, data }: AlertEvent, id: string, to:
     subject: `${subject}: ${named}`.slice(0, 200),
     text: [`The usage limit of ${named} ${sentence}`, '', ...lines, '', `Console: ${data.console_url}`, ''].join('\n'),
   };
-}
-
-/** Characters that a mail shows of a name. */
-const MAX_NAME = 120;
-
-/**
- * What callers and policies chose stays in its line, short, and in the direction it is read: it must not look like words of the
- * mail. Mail programs must make no link of it: a space behind what begins one, and behind dots inside it, sees to that.
- */
-function oneLine(text: string): string {
-  const line = text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu, ' ').trim();
-  const short = line.length > MAX_NAME ? `${line.slice(0, MAX_NAME).replace(/[\ud800-\udbff]$/, '')}…` : line;
-  return short.replace(/:\/{2}/g, ':// ').replace(/([.@])(?=[\p{L}\p{N}])/gu, '$1 ');
-}
-
-/** `2026-12-01 00:00 UTC`. */
-function minute(iso: string): string {
-  return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`;
 }

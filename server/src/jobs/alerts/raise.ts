@@ -4,15 +4,15 @@
  */
 import { systemTenant } from '../../auth/tenant.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { uuidv7 } from '../../kernel/id.ts';
 import type { Log } from '../../kernel/log.ts';
 import { shownAmount } from '../../limits/ledger/limit-spec.ts';
 import { appendAudit, systemEntry } from '../../resources/audit-logs/chain.ts';
-import { type AlertRecipients, alertRecipients } from '../../resources/settings/alerts.ts';
+import { alertRecipients } from '../../resources/settings/alerts.ts';
 import type { Tables, TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import type { Macs } from '../../store/vault.ts';
 import { alertEvent } from './event.ts';
+import { queueDeliveries } from './queue-deliveries.ts';
 
 export interface RaiseOptions {
   readonly tables: Tables;
@@ -94,35 +94,19 @@ async function raiseOne({ tables, clock, macs, publicUrl }: RaiseOptions, found:
       const workspace = await tx.find('workspaces', { id: bucket.workspace_id });
       const recipients = alertRecipients(await ownerOf(tx, bucket), workspace, await tx.organisation());
       const body = { ...alertEvent(alert, bucket, workspace?.slug ?? null, publicUrl()) };
-      const channels = channelsOf(recipients);
-      if (await isTold(tx, bucket, kind, now, channels.length)) return;
-      for (const [channel, recipient] of channels.length === 0 ? NOBODY : channels) {
-        await tx.insert('alert_deliveries', {
-          id: uuidv7(clock),
-          organisation_id: organisationId,
-          workspace_id: bucket.workspace_id,
-          owner_kind: bucket.owner_kind,
-          owner_id: bucket.owner_id,
-          bucket_id,
-          window_no,
-          kind,
-          channel,
-          recipient,
-          body,
-          tries: 0,
-          next_at: recipient === '' ? null : now,
-          delivered_at: null,
-          last_error: null,
-          created_at: now,
-        });
-      }
+      if (await isTold(tx, bucket, kind, now, recipients.emails.length + recipients.webhookUrls.length)) return;
+      const { workspace_id, owner_kind, owner_id } = bucket;
+      await queueDeliveries(
+        tx,
+        clock,
+        { workspace_id, owner_kind, owner_id, bucket_id, window_no, kind, body },
+        recipients,
+        now,
+      );
     },
     { queue: organisationId },
   );
 }
-
-/** Of an alert without recipients: it is listed as the others are, and never sent. */
-const NOBODY = [['email', '']] as const;
 
 /** Whether its recipients got enough alerts of this limit: further ones are in the audit log. */
 async function isTold(
@@ -134,13 +118,6 @@ async function isTold(
 ): Promise<boolean> {
   const where = { owner_kind, owner_id, kind, created_at: { gt: now - HOUR_MS } };
   return (await tx.count('alert_deliveries', { where })) >= MAX_ALERTS_PER_HOUR * Math.max(1, recipients);
-}
-
-function channelsOf({ emails, webhookUrls }: AlertRecipients): (readonly ['webhook' | 'email', string])[] {
-  return [
-    ...webhookUrls.map((url) => ['webhook', url] as const),
-    ...emails.map((address) => ['email', address] as const),
-  ];
 }
 
 /** Who is named at the limit's owner itself. */

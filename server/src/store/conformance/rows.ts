@@ -511,6 +511,13 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       last_error: null,
       ...created,
     },
+    alert_watches: {
+      id: `${name}-watch`,
+      ...inside,
+      budgets: { spend_budget: 1_000_000, error_budget: null, spend_anomalies: false },
+      raised: {},
+      ...at,
+    },
     guardrails: {
       id: `${name}-guardrail`,
       ...inside,

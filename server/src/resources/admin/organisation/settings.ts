@@ -15,7 +15,7 @@ import { emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
 import { singleton } from '../../kinds/singleton.ts';
 import type { AnyAction, Call } from '../../resource.ts';
-import { alertSettingsAnswer, presentAlerts, storedAlerts } from '../../settings/alerts.ts';
+import { alertSettingsAnswer, followAlertSettings, presentAlerts, storedAlerts } from '../../settings/alerts.ts';
 import { EXPORT_FIELDS, type OrganisationSettings, organisationSettings } from '../../settings/schema.ts';
 import { part } from '../../settings/section.ts';
 import {
@@ -122,6 +122,7 @@ async function update(call: Call<unknown, unknown, z.output<typeof body>>) {
   checkLifted(call.principal, before, after);
   await tx.updateOrganisation({ settings, last_updated_at: clock.now() });
   await copyDown(call, before, after);
+  if (alerts.alerts !== undefined) await followAlertSettings(tx, null, settings, clock.now());
   tx.changed({ workspaceId: null, topic: 'organisations', entityId: before.id });
   call.audit(before.id, { before: present(before), after: present(after) });
   return {};

@@ -11,7 +11,7 @@ import { defineResource, emptyAnswer } from '../../define.ts';
 import { workspaceDefaults } from '../../guardrails/rules.ts';
 import { tellSharing } from '../../integrations/sharing.ts';
 import type { Call } from '../../resource.ts';
-import { storedAlerts } from '../../settings/alerts.ts';
+import { followAlertSettings, storedAlerts } from '../../settings/alerts.ts';
 import {
   checkUserKeySettings,
   checkWorkspaceSecurity,
@@ -159,6 +159,7 @@ async function changesOf(call: Call<unknown, unknown, UpdateBody>, row: Workspac
     const { settings: general } = await tx.organisation();
     checkUserKeySettings(body.settings, { ...general, ...settings }, 'settings.');
     patch.settings = settings;
+    await followAlertSettings(tx, row.id, settings, clock.now());
   }
   if (body.reset_usage === true) {
     patch.last_reset_at = clock.now();

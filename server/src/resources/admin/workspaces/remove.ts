@@ -43,6 +43,7 @@ export async function emptyWorkspace(
   resources: boolean,
 ): Promise<void> {
   await archiveKeys(tx, clock, { workspace_id: row.id });
+  await tx.remove('alert_watches', { id: row.id });
   // While its entries are there.
   await tellSharing(tx, row.id);
   if (resources) await removeResources(tx, row.id, clock.now());

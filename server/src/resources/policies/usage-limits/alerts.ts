@@ -1,15 +1,17 @@
 /** `GET /policies/usage-limits/{id}/alerts`: the alerts of a policy and whom they have reached. */
 import { z } from 'zod';
 import { isObject } from '../../../kernel/json.ts';
-import type { Row } from '../../../store/schema.ts';
+import type { AlertKind, Row } from '../../../store/schema.ts';
 import { toIso, toIsoOrNull } from '../../body-fields.ts';
 import type { ChildList } from '../../kinds/child.ts';
 import { checkSeesAll } from '../../logs/sight.ts';
 import { shownUrl } from '../../secret-url.ts';
 
+const ALERTS: readonly AlertKind[] = ['threshold', 'exhausted', 'unpriced'];
+
 const item = z.object({
   id: z.string().describe('Also the webhook-id.'),
-  alert: z.enum(['threshold', 'exhausted', 'unpriced']),
+  alert: z.enum(ALERTS),
   value_key: z.string().nullable().describe('The value that the limit counts for, as in the webhook.'),
   channel: z.enum(['webhook', 'email']).nullable().describe('Null for an alert without recipients.'),
   recipient: z.string().nullable().describe('The address, or the host of the webhook. Null without recipients.'),
@@ -26,7 +28,8 @@ function present(row: Row<'alert_deliveries'>): z.input<typeof item> {
   const value = isObject(data) ? data.value_key : null;
   return {
     id: row.id,
-    alert: row.kind,
+    // A policy has no others.
+    alert: row.kind as AlertKind,
     value_key: typeof value === 'string' ? value : null,
     ...recipientOf(row),
     tries: row.tries,
