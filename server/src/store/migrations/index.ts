@@ -16,8 +16,8 @@ import { feedback } from './0018-feedback.ts';
 import { logFiles } from './0019-log-files.ts';
 import { bodyChunks } from './0020-body-chunks.ts';
 import { logExports } from './0022-log-exports.ts';
-import { sharedLogFiles } from './0026-shared-log-files.ts';
 import { trafficAlerts } from './0025-traffic-alerts.ts';
+import { sharedLogFiles } from './0026-shared-log-files.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
@@ -40,6 +40,6 @@ export const MIGRATIONS: readonly Migration[] = [
   logFiles,
   bodyChunks,
   logExports,
-  sharedLogFiles,
   trafficAlerts,
+  sharedLogFiles,
 ];
