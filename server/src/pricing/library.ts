@@ -85,13 +85,19 @@ export function libraryPrice(providerId: string, model: string, at: number): Pri
 
 /** Whether the price of a model depends on when it is asked for. */
 export function changesWithTime(providerId: string, model: string): boolean {
+  return Array.isArray(modelOf(providerId, model)?.prices);
+}
+
+/** Tokens that a model takes and gives together; null when that is not known. */
+export function contextWindowOf(providerId: string, model: string): number | null {
+  return modelOf(providerId, model)?.context_window ?? null;
+}
+
+function modelOf(providerId: string, model: string): GenaiPrices.ModelInfo | null {
   const provider = providerOf(providerId);
-  if (provider === undefined || model === '' || model.length > MAX_NAME) return false;
-  const found = loadLibrary().calcPrice({}, bareName(provider.id, model), {
-    providerId: provider.id,
-    timestamp: new Date(0),
-  });
-  return found !== null && Array.isArray(found.model.prices);
+  if (provider === undefined || model === '' || model.length > MAX_NAME) return null;
+  const asked = { providerId: provider.id, timestamp: new Date(0) };
+  return loadLibrary().calcPrice({}, bareName(provider.id, model), asked)?.model ?? null;
 }
 
 /** The library charges the whole request by the tier its input falls into. */

@@ -1,9 +1,13 @@
 /** `POST /analytics/what-if`: what the same requests would have cost with other models. */
 import { z } from 'zod';
+import { OPERATIONS, type OperationId } from '../../operations/operation.ts';
 import { NO_TOKENS, type TokenUsage } from '../../operations/usage.ts';
 import { costMicros } from '../../pricing/cost.ts';
+import { contextWindowOf } from '../../pricing/library.ts';
 import { type Price, priceOf } from '../../pricing/price.ts';
-import type { LogGroup, LogGroups, LogMeasure } from '../../telemetry/log-query.ts';
+import { bindingFor } from '../../providers/binding.ts';
+import { providerById } from '../../providers/catalog.ts';
+import type { LogCoverage, LogFilter, LogGroup, LogGroups, LogMeasure } from '../../telemetry/log-query.ts';
 import { isoDate, toMillis } from '../body-fields.ts';
 import { tenantFields } from '../fields.ts';
 import { KEPT_LOGS, reachOf } from '../logs/reach.ts';
@@ -14,8 +18,8 @@ import { checkBounds, checkRange, conditionsOf, filterFields, REAL, selectionOf 
 import { centsOf, coverageFields, coverageOf, whole } from './numbers.ts';
 
 const MOST_MAPPED = 50;
-/** Groups of provider and model. */
-const MOST_MODELS = 1_000;
+/** Groups of provider, model and operation. */
+const MOST_GROUPS = 1_000;
 
 /** The columns of each class of tokens. */
 const CLASSES: readonly (readonly [keyof TokenUsage, string])[] = [
@@ -26,12 +30,6 @@ const CLASSES: readonly (readonly [keyof TokenUsage, string])[] = [
   ['reasoning', 'tokens_reasoning'],
   ['audio_input', 'tokens_audio_in'],
   ['audio_output', 'tokens_audio_out'],
-];
-
-const MEASURES: readonly LogMeasure[] = [
-  { as: 'requests', of: 'count' },
-  { as: 'micros', of: 'sum', column: 'cost_micros' },
-  ...CLASSES.map(([name, column]): LogMeasure => ({ as: name, of: 'sum', column })),
 ];
 
 const model = z
@@ -91,7 +89,7 @@ export const whatIf = action({
   path: '/analytics/what-if',
   summary: 'Ask what requests would have cost with other models',
   description:
-    'Takes the tokens of stored requests and the published prices of other models. It is an estimate: models count tokens differently, and a model may not offer what a request used. Credentials that are bound to no workspace read the whole organisation unless `workspace_id` names one.',
+    'Takes the tokens of stored requests and the published prices of other models. It is an estimate: models count tokens differently, and a model may not offer what a request used. Answers of the cache are left out: they cost nothing. Credentials that are bound to no workspace read the whole organisation unless `workspace_id` names one.',
   tag: 'Analytics',
   auth: 'key_or_login',
   scopes: ['analytics.view'],
@@ -105,6 +103,11 @@ export const whatIf = action({
     exact: z.literal(false).describe('Always: tokens are those that the first model has counted.'),
     requests: z.int().describe('Requests of the mapped models that have tokens and a price on both sides.'),
     unpriced_requests: z.int().describe('Requests of the mapped models that have no price; they are in no sum.'),
+    unserved_requests: z
+      .int()
+      .describe(
+        'Requests that the model in their place cannot serve, as far as is known: its provider has no such operation, or they are longer than its context. They are in no sum.',
+      ),
     cost: money('What they have cost'),
     cost_micros: z.int(),
     would_cost: money('What they would have cost'),
@@ -116,6 +119,7 @@ export const whatIf = action({
         from: named,
         to: named,
         requests: z.int(),
+        unserved_requests: z.int(),
         cost_micros: z.int(),
         would_cost_micros: z.int().nullable().describe('Null: the model in its place has no known price.'),
         saving_micros: z.int().nullable(),
@@ -130,83 +134,180 @@ export const whatIf = action({
     const { body: asked, clock } = call;
     const reach = await reachOf(call, 'analytics.view');
     const chosen = asked.filters ?? {};
-    const priced = { column: 'cost_micros', known: true } as const;
-    const mapped = {
-      anyOf: asked.map.map(({ from }) => [
-        { column: 'provider', in: [from.provider] },
-        { column: 'model', in: [from.model] },
-      ]),
-    };
     const from = toMillis(asked.time_of_generation_min);
-    const own = [REAL, mapped, ...(await feedbackFilter(call, reach, chosen, from))];
-    const selection = selectionOf(reach, asked, conditionsOf(chosen), own);
+    const own = [REAL, NOT_CACHED, ...(await feedbackFilter(call, reach, chosen, from))];
     const now = clock.now();
+    const targets = asked.map.map(({ from, to }) => targetOf(from, to, now));
     return afterCommit({ logs: KEPT_LOGS }, async ({ logs }) => {
-      const found = await logs.store.groups(selection, {
-        by: [{ column: 'provider' }, { column: 'model' }],
-        measures: [
-          ...MEASURES.map((measure) => ({ ...measure, where: [priced] })),
-          { as: 'all', of: 'count', where: [{ column: 'tokens_total', known: true }] },
-        ],
-        limit: MOST_MODELS,
-      });
-      return answerOf(found, asked.map, now);
+      const answers: Answered[] = [];
+      for (const alike of Map.groupBy(targets, ({ asks }) => asks).values()) {
+        const selection = selectionOf(reach, asked, conditionsOf(chosen), [...own, modelsOf(alike)]);
+        const found = await logs.store.groups(selection, {
+          by: [{ column: 'provider' }, { column: 'model' }, { column: 'operation' }],
+          measures: alike[0]?.measures ?? [],
+          limit: MOST_GROUPS,
+        });
+        for (const target of alike) answers.push({ target, found, sums: sumsOf(target, found) });
+      }
+      return answerOf(targets, answers);
     });
   },
 });
 
-type Mapped = z.output<typeof body>['map'];
+type Mapped = z.output<typeof body>['map'][number];
 
-function answerOf(found: LogGroups, map: Mapped, now: number) {
-  const groups = new Map(found.groups.map((group) => [JSON.stringify(group.keys), group]));
-  const models = map.map(({ from, to }) => {
-    const group = groups.get(JSON.stringify([from.provider, from.model]));
-    const price = priceOf(to.provider, to.model, now);
-    const micros = whole(group?.values.micros);
-    const would = price === null || group === undefined ? null : costOf(price, group);
-    return {
-      all: whole(group?.values.all),
-      from,
-      to,
-      requests: whole(group?.values.requests),
-      cost_micros: micros,
-      would_cost_micros: price === null ? null : (would ?? 0),
-      saving_micros: price === null ? null : micros - (would ?? 0),
-    };
+/** A model with the one in its place, and what must be asked of the records to price it. */
+interface Target extends Mapped {
+  /** Null: the model in its place has no known price. */
+  readonly price: Price | null;
+  /** The same model: what it costs is known. */
+  readonly same: boolean;
+  readonly measures: readonly LogMeasure[];
+  /** Targets of which this is the same are asked for together. */
+  readonly asks: string;
+}
+
+/** Sums of one target. Amounts in micro-dollars. */
+interface Sums {
+  readonly requests: number;
+  readonly unserved: number;
+  readonly unpriced: number;
+  readonly cost: number;
+  readonly would: number | null;
+}
+
+interface Answered {
+  readonly target: Target;
+  readonly found: LogGroups;
+  readonly sums: Sums;
+}
+
+/** An answer of the cache has cost nothing, and would not with another model. */
+const NOT_CACHED: LogFilter = { column: 'saved_micros', known: false };
+const PRICED: LogFilter = { column: 'cost_micros', known: true };
+
+function targetOf(from: Mapped['from'], to: Mapped['to'], now: number): Target {
+  const same = from.provider === to.provider && from.model === to.model;
+  const price = priceOf(to.provider, to.model, now);
+  const window = same ? null : contextWindowOf(to.provider, to.model);
+  const above = price?.tiers.map((tier) => tier.above) ?? [0];
+  return { from, to, price, same, measures: measuresOf(above, window), asks: JSON.stringify([above, window]) };
+}
+
+/**
+ * Sums for each tier of a price, of the requests that the context of the model holds: a request is charged by the tier that its
+ * whole input falls into.
+ */
+function measuresOf(above: readonly number[], window: number | null): LogMeasure[] {
+  const fits: LogFilter[] = window === null ? [] : [{ column: 'tokens_total', max: window }];
+  const tiers = above.flatMap((start, tier): LogMeasure[] => {
+    const next = above[tier + 1];
+    const min = start === 0 ? {} : { min: start + 1 };
+    const max = next === undefined ? {} : { max: next };
+    const inside: LogFilter[] = above.length === 1 ? [] : [{ column: 'tokens_in', ...min, ...max }];
+    const where = [PRICED, ...fits, ...inside];
+    return [
+      { as: `requests ${tier}`, of: 'count', where },
+      { as: `micros ${tier}`, of: 'sum', column: 'cost_micros', where },
+      ...CLASSES.map(([name, column]): LogMeasure => ({ as: `${name} ${tier}`, of: 'sum', column, where })),
+    ];
   });
-  const compared = models.filter(({ would_cost_micros: would }) => would !== null);
-  const sum = (of: (one: (typeof models)[number]) => number | null) =>
-    compared.reduce((all, one) => all + (of(one) ?? 0), 0);
-  const [cost, would] = [sum((one) => one.cost_micros), sum((one) => one.would_cost_micros)];
-  const requests = sum((one) => one.requests);
+  return [
+    ...tiers,
+    { as: 'priced', of: 'count', where: [PRICED] },
+    ...(window === null
+      ? []
+      : [{ as: 'beyond', of: 'count', where: [PRICED, { column: 'tokens_total', min: window + 1 }] } as const]),
+    { as: 'all', of: 'count', where: [{ column: 'tokens_total', known: true }] },
+  ];
+}
+
+const modelsOf = (targets: readonly Target[]): LogFilter => ({
+  anyOf: targets.map(({ from }) => [
+    { column: 'provider', in: [from.provider] },
+    { column: 'model', in: [from.model] },
+  ]),
+});
+
+function sumsOf(target: Target, { groups }: LogGroups): Sums {
+  const { from, to, price, same } = target;
+  const own = groups.filter(({ keys }) => keys[0] === from.provider && keys[1] === from.model);
+  let [requests, unserved, all, cost, would] = [0, 0, 0, 0, 0];
+  for (const { keys, values } of own) {
+    all += Math.max(whole(values.all), whole(values.priced));
+    if (!same && !isServed(to, keys[2])) {
+      unserved += whole(values.priced);
+      continue;
+    }
+    unserved += whole(values.beyond);
+    for (const [tier] of (price?.tiers ?? [0]).entries()) {
+      const micros = whole(values[`micros ${tier}`]);
+      requests += whole(values[`requests ${tier}`]);
+      cost += micros;
+      if (same) would += micros;
+      else if (price !== null) would += costOf(price, tier, values);
+    }
+  }
+  const unpriced = Math.max(0, all - requests - unserved);
+  return { requests, unserved, unpriced, cost, would: price === null && !same ? null : would };
+}
+
+/** What nobody knows is taken to be served. */
+function isServed(to: Mapped['to'], operation: string | number | null | undefined): boolean {
+  const provider = providerById(to.provider);
+  if (provider === undefined || typeof operation !== 'string' || !Object.hasOwn(OPERATIONS, operation)) return true;
+  return bindingFor(provider, operation as OperationId, to.model) !== null;
+}
+
+function answerOf(targets: readonly Target[], answers: readonly Answered[]) {
+  const models = targets.flatMap((target) => answers.filter((one) => one.target === target));
+  const compared = models.filter(({ sums }) => sums.would !== null);
+  const sum = (some: readonly Answered[], of: (sums: Sums) => number) =>
+    some.reduce((all, { sums }) => all + of(sums), 0);
+  const [cost, would] = [sum(compared, (one) => one.cost), sum(compared, (one) => one.would ?? 0)];
+  const lost = sum(models, ({ would: known, requests }) => (known === null ? requests : 0));
   return {
     object: 'analytics-what-if' as const,
     exact: false as const,
-    requests,
-    unpriced_requests: Math.max(0, models.reduce((all, one) => all + one.all, 0) - requests),
+    requests: sum(compared, (one) => one.requests),
+    unpriced_requests: lost + sum(models, (one) => one.unpriced),
+    unserved_requests: sum(models, (one) => one.unserved),
     cost: centsOf(cost),
     cost_micros: cost,
     would_cost: centsOf(would),
     would_cost_micros: would,
     saving: centsOf(cost - would),
     saving_micros: cost - would,
-    models: models.map(({ all: _all, ...shown }) => shown),
-    ...coverageOf(found),
+    models: models.map(({ target: { from, to }, sums }) => ({
+      from,
+      to,
+      requests: sums.requests,
+      unserved_requests: sums.unserved,
+      cost_micros: sums.cost,
+      would_cost_micros: sums.would,
+      saving_micros: sums.would === null ? null : sums.cost - sums.would,
+    })),
+    ...coverageOf(coveredBy(models.map(({ found }) => found))),
   };
+}
+
+/** What all answers say of themselves. */
+function coveredBy(answers: readonly LogCoverage[]): LogCoverage {
+  const incomplete = new Map(answers.flatMap((one) => one.incomplete).map((range) => [JSON.stringify(range), range]));
+  return { completeTo: Math.min(...answers.map((one) => one.completeTo)), incomplete: [...incomplete.values()] };
 }
 
 const ATTO_PER_MICRO = 10n ** 12n;
 
-/** Micro-dollars of all requests of a group: the price of a long input is that of the average one. */
-function costOf(price: Price, { values }: LogGroup): number {
-  const requests = whole(values.requests);
-  if (requests === 0) return 0;
+/** Micro-dollars of all requests of a group in one tier. */
+function costOf({ source, rates, tiers }: Price, at: number, values: LogGroup['values']): number {
+  const requests = whole(values[`requests ${at}`]);
+  const tier = tiers[at];
+  if (requests === 0 || tier === undefined) return 0;
   const usage: TokenUsage = {
     ...NO_TOKENS,
-    ...Object.fromEntries(CLASSES.map(([name]) => [name, whole(values[name])])),
+    ...Object.fromEntries(CLASSES.map(([name]) => [name, whole(values[`${name} ${at}`])])),
   };
-  const average = usage.input / requests;
-  const tier = price.tiers.findLast(({ above }) => average > above) ?? price.tiers[0];
   const fees = Number((tier.request * BigInt(requests - 1)) / ATTO_PER_MICRO);
-  return costMicros({ ...price, tiers: [tier] }, usage).micros + fees;
+  return costMicros({ source, rates, tiers: [tier] }, usage).micros + fees;
 }
