@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { groupings, pages, records, selections } from '../../test/support/log-questions.ts';
+import { comparable, groupings, pages, records, selections } from '../../test/support/log-questions.ts';
 import { logRecord } from '../../test/support/log-record.ts';
 import { NaiveLogStore } from '../../test/support/naive-log-store.ts';
 import { TestClock } from '../kernel/clock.ts';
@@ -62,23 +62,8 @@ async function storeOf(all: readonly StoredLog[], errors: LogFields[] = []) {
   return { queries, naive: new NaiveLogStore(all.map(rowOf), { completeTo: 5, incomplete: [] }), clock };
 }
 
-/** Sums and means of doubles may differ in their last bits. */
-function near(value: unknown): unknown {
-  if (typeof value === 'number' && !Number.isInteger(value)) return Number(value.toPrecision(12));
-  if (Array.isArray(value)) return value.map(near);
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, of]) => [name, near(of)]));
-}
-
-/** Texts of JSON by what they say. */
-function parsed(value: unknown): unknown {
-  return JSON.parse(
-    JSON.stringify(value, (_, of) => (typeof of === 'string' && /^[[{]/.test(of) ? JSON.parse(of) : of)),
-  );
-}
-
 async function same<T>(one: LogStore, other: LogStore, ask: (store: LogStore) => Promise<T>): Promise<void> {
-  expect(near(parsed(await ask(one)))).toEqual(near(parsed(await ask(other))));
+  expect(comparable(await ask(one))).toEqual(comparable(await ask(other)));
 }
 
 describe('questions about records', () => {

@@ -30,39 +30,56 @@ const usage = fc.record({
   audio_output: fc.nat(5),
 });
 
-/** Records of two organisations within `SPAN_MS` from 0; ids and (node, seq) are unique. */
+/** A record of one of two organisations within `SPAN_MS` from 0, without what tells it from others. */
+export const record = fc.record(
+  {
+    time: fc.nat(SPAN_MS - 1),
+    organisation_id: maybe(fc.constantFrom(...ORGANISATIONS)),
+    workspace_id: maybe(fc.constantFrom(...WORKSPACES)),
+    user_id: maybe(fc.constantFrom('u1', 'u2')),
+    api_key_id: maybe(fc.constantFrom('k1', 'k2', 'k3')),
+    operation: fc.constantFrom('chat', 'embeddings'),
+    provider: maybe(fc.constantFrom('openai', 'anthropic')),
+    model_requested: maybe(word),
+    model_sent: maybe(word),
+    stream: fc.boolean(),
+    dry_run: fc.constantFrom(false, false, false, true),
+    status: fc.constantFrom(200, 404, 429, 500),
+    outcome: fc.constantFrom('ok', 'refused', 'failed'),
+    error_code: maybe(fc.constantFrom('AB06', 'timeout')),
+    error_message: maybe(word),
+    usage: maybe(usage),
+    cost_micros: maybe(fc.nat(2 ** 40)),
+    latency_ms: fc.nat(5_000_000).map((us) => us / 1_000),
+    retries: maybe(fc.nat(3)),
+    cache_status: fc.constantFrom('HIT', 'SEMANTIC HIT', 'MISS', 'DISABLED'),
+    cache: maybe(fc.record({ saved_micros: fc.nat(5_000) })),
+    metadata: maybe(fc.dictionary(key, word, { maxKeys: 3 })),
+    source: fc.constantFrom(undefined, 'mcp', 'custom'),
+    decision: maybe(fc.record({ config_version: maybe(word), generation: fc.nat(3), target: maybe(word) })),
+    attempts: fc.array(fc.record({ target: word, status: tokens }), { maxLength: 2 }),
+  },
+  { noNullPrototype: true },
+);
+
+/** The same with ids and (node, seq) of their own. */
+export function numbered(all: readonly object[]): StoredLog[] {
+  return all.map((each, i) => ({ id: `${(i * 7) % 10}-${i}`, node: 'n', seq: i + 1, ...each }) as unknown as StoredLog);
+}
+
 export function records(max: number): fc.Arbitrary<StoredLog[]> {
-  const one = fc.record(
-    {
-      time: fc.nat(SPAN_MS - 1),
-      organisation_id: maybe(fc.constantFrom(...ORGANISATIONS)),
-      workspace_id: maybe(fc.constantFrom(...WORKSPACES)),
-      user_id: maybe(fc.constantFrom('u1', 'u2')),
-      operation: fc.constantFrom('chat', 'embeddings'),
-      provider: maybe(fc.constantFrom('openai', 'anthropic')),
-      model_requested: maybe(word),
-      model_sent: maybe(word),
-      stream: fc.boolean(),
-      status: fc.constantFrom(200, 404, 429, 500),
-      outcome: fc.constantFrom('ok', 'refused', 'failed'),
-      error_message: maybe(word),
-      usage: maybe(usage),
-      cost_micros: maybe(fc.nat(2 ** 40)),
-      latency_ms: fc.nat(5_000_000).map((us) => us / 1_000),
-      metadata: maybe(fc.dictionary(key, word, { maxKeys: 3 })),
-      source: fc.constantFrom(undefined, 'mcp', 'custom'),
-      decision: maybe(fc.record({ config_version: maybe(word), generation: fc.nat(3), target: maybe(word) })),
-      attempts: fc.array(fc.record({ target: word, status: tokens }), { maxLength: 2 }),
-    },
-    { noNullPrototype: true },
+  return fc.array(record, { maxLength: max }).map(numbered);
+}
+
+/** An answer as two engines give the same one: doubles may differ in their last bits, and texts of JSON in their order. */
+export function comparable(value: unknown): unknown {
+  if (typeof value === 'number') return Number.isSafeInteger(value) ? value : Number(value.toPrecision(12));
+  if (typeof value === 'string' && /^[[{]/.test(value)) return comparable(JSON.parse(value));
+  if (Array.isArray(value)) return value.map(comparable);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([name, of]) => (of === undefined ? [] : [[name, comparable(of)]])),
   );
-  return fc
-    .array(one, { maxLength: max })
-    .map((all) =>
-      all.map(
-        (record, i) => ({ id: `${(i * 7) % 10}-${i}`, node: 'n', seq: i + 1, ...record }) as unknown as StoredLog,
-      ),
-    );
 }
 
 const TEXTS = [
