@@ -7,6 +7,10 @@ if (major < 24) {
   );
   process.exit(1);
 }
+if (process.argv[2] === 'serve') {
+  const { withFewArenas } = await import('./few-arenas.mjs');
+  withFewArenas();
+}
 // Types are stripped once and the result is kept: the next start is faster, and neither the process nor its threads
 // hold the stripper in memory (about 12 MB each). Whatever is wrong with the directory only costs the benefit.
 if (process.env.NODE_COMPILE_CACHE === undefined) {

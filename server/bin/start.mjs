@@ -1,6 +1,8 @@
 // `npm start`: makes the console current, then serves. A supervisor runs this file with node, so that its signals arrive here.
 // An old Node.js goes straight to its refusal.
 if (Number(process.versions.node.split('.')[0]) >= 24) {
+  const { withFewArenas } = await import('./few-arenas.mjs');
+  withFewArenas();
   const { fileURLToPath } = await import('node:url');
   const script = new URL('../../console/ensure-built.mjs', import.meta.url);
   const { mayBeBuilt } = await import(script);

@@ -127,37 +127,55 @@ export function registerRows(
       methods.set(url, new Set([...(methods.get(url) ?? []), ...own]));
     }
   }
-  for (const [url, served] of methods) {
+  const refuse = (error: SluiceError, reply: FastifyReply) =>
+    send(reply, adminError(error, uuidv7(deps.clock), deps.log));
+  const refuseMethod = (served: Iterable<string>, reply: FastifyReply) => {
     const allow = [...served].sort().join(', ');
+    const error = new SluiceError('method_not_allowed', `This path answers ${allow} only.`);
+    return refuse(error, reply.header('allow', allow));
+  };
+  // A route for each method that a path does not serve would cost more memory than all that are served, so the routes
+  // below find these paths. Only a path that the router would take for a parameter of another one needs its own.
+  for (const [url, served] of methods) {
+    const taken = METHODS.filter(
+      (method) => !served.has(method) && [...methods].some(([other, own]) => own.has(method) && covers(other, url)),
+    );
+    if (taken.length === 0) continue;
     app.route({
-      method: METHODS.filter((method) => !served.has(method)),
+      method: taken,
       url,
       exposeHeadRoute: false,
-      onRequest: async (_request, reply) => {
-        const error = new SluiceError('method_not_allowed', `This path answers ${allow} only.`);
-        return send(reply.header('allow', allow), adminError(error, uuidv7(deps.clock), deps.log));
-      },
+      onRequest: async (_request, reply) => refuseMethod(served, reply),
       handler: unreachable,
     });
   }
   const areas = new Set([
-    ...[...methods.keys()].map((url) => /^\/v1\/[^/]+/.exec(url)?.[0]).filter((area) => area !== undefined),
+    ...[...methods.keys()].map((url) => /^\/v[12]\/[^/]+/.exec(url)?.[0] ?? url),
     ...reserved.map((area) => `/v1/${area}`),
   ]);
-  for (const url of [...areas].flatMap((area) => (methods.has(area) ? [`${area}/*`] : [area, `${area}/*`]))) {
+  for (const url of [...areas].flatMap((area) => [area, `${area}/*`])) {
     // The same area may have another list of rows.
-    if (app.hasRoute({ method: 'GET', url })) continue;
+    const free = METHODS.filter((method) => !app.hasRoute({ method, url }));
+    if (free.length === 0) continue;
     app.route({
-      method: [...METHODS],
+      method: free,
       url,
       exposeHeadRoute: false,
       onRequest: async ({ raw: { method = '', url = '', headers } }, reply) => {
-        const error = new SluiceError('not_found', deps.paths.advise(method, url, headers));
-        return send(reply, adminError(error, uuidv7(deps.clock), deps.log));
+        const served = deps.paths.methodsOf(url);
+        if (served.length > 0) return refuseMethod(served, reply);
+        return refuse(new SluiceError('not_found', deps.paths.advise(method, url, headers)), reply);
       },
       handler: unreachable,
     });
   }
+}
+
+/** Whether a parameter of the route `url` takes what the path `other` names. */
+function covers(url: string, other: string): boolean {
+  if (url === other) return false;
+  const [parts, named] = [url.split('/'), other.split('/')];
+  return parts.length === named.length && parts.every((part, index) => part.startsWith(':') || part === named[index]);
 }
 
 interface Serving extends AdminDeps {

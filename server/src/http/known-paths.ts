@@ -49,6 +49,27 @@ export class KnownPaths {
     return this.#routes.some((route) => route.method === method && route.url === shown);
   }
 
+  /**
+   * The methods that the path of a target is served with, HEAD beside each GET; none for a path that is no route's. A
+   * route that names a part comes before one with a parameter there, as in the router.
+   */
+  methodsOf(target: string): readonly string[] {
+    const asked = pathOnly(target).slice(1).split('/');
+    const methods = new Set<string>();
+    let nearest = '';
+    for (const { method, parts } of this.#routes) {
+      if (parts.length !== asked.length || !parts.every((part, index) => part === null || part === asked[index]))
+        continue;
+      const form = parts.map((part) => (part === null ? 1 : 0)).join('');
+      if (methods.size > 0 && form > nearest) continue;
+      if (form !== nearest) methods.clear();
+      nearest = form;
+      methods.add(method);
+      if (method === 'GET') methods.add('HEAD');
+    }
+    return [...methods];
+  }
+
   /** The route that a request was most likely meant for, as `GET /v1/providers/{slug}`; null when none is near. */
   meant(method: string, target: string): string | null {
     const path = pathOnly(target);

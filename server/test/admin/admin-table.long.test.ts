@@ -177,7 +177,24 @@ describe('the table is what is served and what is documented', () => {
     expect(mutants).toBeGreaterThan(rows.length * SCOPES.size);
   });
 
-  it('the listener serves exactly these paths, HEAD with every GET, and 405 for the rest of their methods', () => {
+  it('a path answers 405 to the methods that it does not serve, and names those that it does', async () => {
+    const methods = new Map<string, Set<string>>();
+    for (const route of served) {
+      const [method = '', path = ''] = route.split(' ');
+      const own = methods.get(path) ?? new Set();
+      methods.set(path, own.add(method));
+      if (method === 'GET') own.add('HEAD');
+    }
+    for (const [path, own] of methods) {
+      for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
+        if (own.has(method)) continue;
+        const { status, headers } = await admin.call(method, path.replace(/:(\w+)/g, 'some-$1'), { key: null });
+        expect([method, path, status, headers.get('allow')]).toEqual([method, path, 405, [...own].sort().join(', ')]);
+      }
+    }
+  });
+
+  it('the listener serves exactly these paths, and HEAD with every GET', () => {
     const routes = admin.routes.filter(([, , operation]) => operation !== null);
     const own = routes.filter(([method]) => method !== 'HEAD').map((route) => route.join(' '));
     expect(unique(own)).toEqual(unique(served));
