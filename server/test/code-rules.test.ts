@@ -1,5 +1,6 @@
 /** Rules of the code beside who may import whom: what organisations share, what is weighed, who knows operations and errors. */
 import { readFileSync } from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
 import { join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ADMIN_ERRORS } from '../src/admin/errors.ts';
@@ -10,6 +11,22 @@ import { IN_ITS_STEAD } from '../src/operations/dialects/provider-error.ts';
 import { OPERATIONS } from '../src/operations/operation.ts';
 import { SHAPES } from '../src/operations/shapes/index.ts';
 import { product, ROOT, SRC, uncommented, users, walk } from './support/sources.ts';
+
+describe('sources', () => {
+  it('are what Node.js itself can run, also those that are loaded on first use', () => {
+    const faults = product.flatMap(({ path, text }) => {
+      try {
+        stripTypeScriptTypes(text);
+        return [];
+      } catch (error) {
+        return [`${path}: ${String(error)}`];
+      }
+    });
+    expect(faults).toEqual([]);
+    // What compiles for the tests, and stops a server.
+    expect(() => stripTypeScriptTypes('for (const of of [1]) of;')).toThrow();
+  });
+});
 
 describe('what organisations share', () => {
   /** How one organisation is kept from taking all of it. A new queue, thread or bound is answered for here. */

@@ -102,8 +102,8 @@ async function look(options: WatchOptions, hours: TrafficHours, watch: Watch): P
   for (const rule of BURN_RULES) found.push(...(await burning(options, watch, rule, sums, now)));
   if (watch.budgets.spend_anomalies) {
     // The hour before first: what was raised of this one hides it.
-    for (const of of [hour - 1, hour]) {
-      const finding = unusual(of, now, sums, await hours.usual(watch, of, hour));
+    for (const each of [hour - 1, hour]) {
+      const finding = unusual(each, now, sums, await hours.usual(watch, each, hour));
       if (finding !== null) found.push(finding);
     }
   }
