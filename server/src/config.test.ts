@@ -62,6 +62,39 @@ describe('SLUICE_BLOBS_URL', () => {
   });
 });
 
+describe('SLUICE_LOGS_URL', () => {
+  const logs = (url: string, env: Record<string, string> = {}) =>
+    loadConfig([], { SLUICE_LOGS_URL: url, ...env }, '/nowhere').logs;
+
+  it('names server, encryption, database and login', () => {
+    const found = logs('clickhouses://writer:p%40ss@ch.example/requests');
+    expect(found).toMatchObject({ secure: true, host: 'ch.example:8443', user: 'writer', database: 'requests' });
+    expect(found?.password.reveal()).toBe('p@ss');
+    expect(logs('clickhouse://127.0.0.1')).toMatchObject({ secure: false, host: '127.0.0.1:8123', user: 'default' });
+    expect(logs('clickhouse://[::1]:9/')).toMatchObject({ host: '[::1]:9', database: 'default' });
+  });
+
+  it('without TLS is for this machine and for hosts that the operator trusts', () => {
+    expect(() => logs('clickhouse://u:hunter2@ch.internal:8123/db')).toThrow(
+      /^SLUICE_LOGS_URL sends its password to ch\.internal without TLS; write clickhouses:\/\/, or add ch\.internal to SLUICE_TRUSTED_HOSTS$/,
+    );
+    expect(logs('clickhouse://u:p@ch.internal/db', { SLUICE_TRUSTED_HOSTS: 'ch.internal' })?.secure).toBe(false);
+    expect(logs('clickhouse://u:p@localhost/db')?.host).toBe('localhost:8123');
+  });
+
+  it.each([
+    'https://u:hunter2@ch.example',
+    'clickhouses://u:hunter2@ch.example/one/two',
+    'clickhouses://u:hunter2@ch.example/db?x=1',
+    "clickhouses://u:hunter2@ch.example/d'b",
+    'clickhouses://u:hunter2%@ch.example/db',
+  ])('stops the start with %s, and shows none of it', (url) => {
+    const failing = () => logs(url);
+    expect(failing).toThrow(/^SLUICE_LOGS_URL is \(hidden\); allowed is clickhouses:/);
+    expect(failing).not.toThrow(/hunter2/);
+  });
+});
+
 describe('SLUICE_SMTP_URL', () => {
   const from = { SLUICE_MAIL_FROM: 'Sluice <alerts@example.com>' };
   const smtp = (url: string, env: Record<string, string> = from) =>
@@ -208,6 +241,7 @@ describe('the settings in force', () => {
     const env = {
       SLUICE_DATABASE_URL: 'postgres://app:s3cret@db:5432/sluice?sslmode=require',
       SLUICE_REDIS_URL: 'redis://:hunter2@cache:6379',
+      SLUICE_LOGS_URL: 'clickhouses://writer:l0gs@ch:8443/sluice',
       SLUICE_SMTP_URL: 'smtp://mailer:pa55@mail:587',
       SLUICE_MAIL_FROM: 'a@b.example',
       SLUICE_MASTER_KEY: 'uT6Kd9cXo0bSg3V1mYw7Rj2nZq8LhPeA5fEiNtHxJ4M=',
@@ -219,9 +253,10 @@ describe('the settings in force', () => {
     expect(of('SLUICE_BLOBS_URL')).toEqual({ name: 'SLUICE_BLOBS_URL', shown: null, from: 'default' });
     expect(of('SLUICE_DATABASE_URL')?.shown).toBe('postgres://app:***@db:5432/sluice?…');
     expect(of('SLUICE_REDIS_URL')?.shown).toBe('redis://:***@cache:6379');
+    expect(of('SLUICE_LOGS_URL')?.shown).toBe('clickhouses://writer:***@ch:8443/sluice');
     expect(of('SLUICE_SMTP_URL')?.shown).toBe('smtp://mailer:***@mail:587');
     expect(of('SLUICE_MASTER_KEY')?.shown).toBe('(hidden)');
-    expect(JSON.stringify(settings)).not.toMatch(/s3cret|hunter2|pa55|uT6K/);
+    expect(JSON.stringify(settings)).not.toMatch(/s3cret|hunter2|l0gs|pa55|uT6K/);
   });
 
   it('a secret that is not set is not called hidden', () => {

@@ -4,6 +4,8 @@
  */
 import { promises as files, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { addressBytes, isLoopback } from './http/addresses.ts';
+import { compileTrustedHosts } from './http/trusted-hosts.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { nearest } from './kernel/nearest.ts';
 import { Secret } from './kernel/secret.ts';
@@ -11,6 +13,7 @@ import {
   type BlobsConfig,
   type blobsUrl,
   type ControlPlane,
+  type LogsConfig,
   type MailAddress,
   type MetricsLabel,
   type Name,
@@ -40,6 +43,8 @@ export interface Config {
   /** Object store for files; null keeps them in `dataDir`. */
   readonly blobs: BlobsConfig | null;
   /** Mail server; null: no mail is sent. */
+  /** Where the records of requests are kept; null: in files. */
+  readonly logs: LogsConfig | null;
   readonly smtp: SmtpConfig | null;
   /** The Sluice that this gateway answers pings of; null: it is registered nowhere. */
   readonly controlPlane: ControlPlane | null;
@@ -144,6 +149,20 @@ const COLLECTORS = [
 
 function wantsTelemetry(texts: (name: Name) => Given): boolean {
   return texts('OTEL_SDK_DISABLED').text !== 'true' && COLLECTORS.some((name) => texts(name).text !== null);
+}
+
+/** Without TLS the password and the records can be read on the way: this machine, and hosts that the operator trusts. */
+function plainWhereTrusted(logs: LogsConfig | null, trustedHosts: readonly string[], wrong: Note): LogsConfig | null {
+  if (logs === null || logs.secure) return logs;
+  const colon = logs.host.lastIndexOf(':');
+  const host = logs.host.slice(0, colon).replace(/^\[|\]$/g, '');
+  const bytes = addressBytes(host);
+  if (host === 'localhost' || (bytes !== null && isLoopback(bytes))) return logs;
+  if (compileTrustedHosts(trustedHosts).host(host, Number(logs.host.slice(colon + 1)))) return logs;
+  wrong(
+    `SLUICE_LOGS_URL sends its password to ${host} without TLS; write clickhouses://, or add ${host} to SLUICE_TRUSTED_HOSTS`,
+  );
+  return null;
 }
 
 /** The collector of the `OTEL_…` settings; null where no address is set. */
@@ -324,6 +343,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     parsed.get('SLUICE_MAIL_FROM') as MailAddress | null | undefined,
     wrong,
   );
+  const logs = plainWhereTrusted(get('SLUICE_LOGS_URL'), get('SLUICE_TRUSTED_HOSTS') ?? [], wrong);
   const controlPlane = withClientAuth(
     parsed.get('SLUICE_CONTROL_PLANE_URL') as string | null | undefined,
     parsed.get('SLUICE_CLIENT_AUTH') as Secret | null | undefined,
@@ -343,6 +363,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     databaseUrl: get('SLUICE_DATABASE_URL'),
     redisUrl: get('SLUICE_REDIS_URL'),
     blobs,
+    logs,
     smtp,
     controlPlane,
     roles: must(get('SLUICE_ROLES')),

@@ -32,6 +32,17 @@ export interface BlobsConfig {
   } | null;
 }
 
+/** A ClickHouse for the records of requests. */
+export interface LogsConfig {
+  /** Whether by TLS. */
+  readonly secure: boolean;
+  /** `host:port`, an IPv6 address in brackets. */
+  readonly host: string;
+  readonly user: string;
+  readonly password: Secret;
+  readonly database: string;
+}
+
 export interface SmtpConfig {
   readonly host: string;
   readonly port: number;
@@ -170,6 +181,27 @@ function smtpUrl(text: string): Omit<SmtpConfig, 'from'> | undefined {
   }
 }
 
+/** Undefined for anything that would be ignored. */
+function logsUrl(text: string): LogsConfig | undefined {
+  const parsed = URL.parse(text);
+  if (parsed === null || !['clickhouse:', 'clickhouses:'].includes(parsed.protocol) || parsed.hostname === '') return;
+  if (parsed.search !== '' || parsed.hash !== '') return;
+  const secure = parsed.protocol === 'clickhouses:';
+  const path = /^\/?([A-Za-z_][A-Za-z0-9_]{0,62})?$/.exec(parsed.pathname);
+  if (path === null) return;
+  try {
+    return {
+      secure,
+      host: `${parsed.hostname}:${parsed.port === '' ? (secure ? 8443 : 8123) : parsed.port}`,
+      user: decodeURIComponent(parsed.username) || 'default',
+      password: new Secret(decodeURIComponent(parsed.password)),
+      database: path[1] ?? 'default',
+    };
+  } catch {
+    return;
+  }
+}
+
 /** `alerts@example.com` or `Sluice <alerts@example.com>`. */
 function mailAddress(text: string): MailAddress | undefined {
   const match = /^(?:([^<>"\p{Cc}]{0,100}?) ?<([^<>\s]{3,254})>|([^<>\s]{3,254}))$/u.exec(text.trim());
@@ -208,6 +240,12 @@ export const VARIABLES = {
     allowed:
       's3://bucket/prefix?region=…&endpoint=https://…&path_style=true, without credentials: those are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
     parse: blobsUrl,
+  }),
+  SLUICE_LOGS_URL: variable({
+    fallback: null,
+    allowed:
+      'clickhouses://user:password@host:port/database (or clickhouse:// without TLS), name and password percent-encoded',
+    parse: logsUrl,
   }),
   SLUICE_SMTP_URL: variable({
     fallback: null,
@@ -474,6 +512,7 @@ export const SECRET_NAMES = new Set<Name>([
   'SLUICE_DATABASE_URL',
   'SLUICE_REDIS_URL',
   'SLUICE_BLOBS_URL',
+  'SLUICE_LOGS_URL',
   'SLUICE_SMTP_URL',
   'SLUICE_CLIENT_AUTH',
   'OTEL_EXPORTER_OTLP_HEADERS',

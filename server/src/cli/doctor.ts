@@ -107,6 +107,17 @@ async function examine(config: Config, run: Run): Promise<void> {
         await redis.close();
       }
     });
+  const { logs } = config;
+  if (logs !== null)
+    await run('logs', async () => {
+      const { ClickHouse } = await import('../keeper/clickhouse/store.ts');
+      const clickHouse = new ClickHouse({ ...logs, password: logs.password.reveal() }, silentLog);
+      try {
+        return `ClickHouse ${await clickHouse.look()}, reachable`;
+      } finally {
+        await clickHouse.close();
+      }
+    });
   await run('console', async () => {
     if (!isConsoleBuilt()) throw new Warning('it is not built, and not offered; npm ci && npm run console builds it');
     return 'built';

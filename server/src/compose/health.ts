@@ -49,13 +49,13 @@ export function openProbes({ config, clock, log, lifecycle, version }: Common, p
   return readiness;
 }
 
-const isWell = ({ status }: KeeperHealth) => status === 'resting' || status === 'running';
+const isWell = ({ status, state }: KeeperHealth) => (status === 'resting' || status === 'running') && !state?.away;
 
 /** The keeper of this machine's records, with the names of the API. */
 function shownOf({ status, restarts, gaps, state }: KeeperHealth): Readonly<Record<string, unknown>> {
   const found = { status, restarts, missing_records: gaps };
   if (state === null) return found;
-  const { tail, files, damagedFiles, damagedLines, rejected, rssMb } = state;
+  const { tail, files, damagedFiles, damagedLines, rejected, rssMb, away } = state;
   return {
     ...found,
     records_in_no_file: tail,
@@ -64,6 +64,7 @@ function shownOf({ status, restarts, gaps, state }: KeeperHealth): Readonly<Reco
     damaged_lines: damagedLines,
     rejected_records: rejected,
     memory_mb: rssMb,
+    ...(away === undefined ? {} : { store_failure: away }),
   };
 }
 

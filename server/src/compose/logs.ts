@@ -3,7 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { systemTenant } from '../auth/tenant.ts';
-import type { Config } from '../config.ts';
+import { type Config, certificateVariables } from '../config.ts';
 import { startLeader } from '../jobs/leader.ts';
 import { missingEngine } from '../keeper/engine-package.ts';
 import { importOldLogs, takeOverPositions } from '../keeper/import.ts';
@@ -50,7 +50,12 @@ export async function openLogs(common: Common, stores: Stores, journal: Journal,
   if (own !== null) {
     await moveOldLogs(common, stores, own, keptTo);
     const { tables, nodeId: node } = stores;
-    lifecycle.own('old log files', new OldFiles({ tables, keeper: own, node, days: config.logDays, clock, log }));
+    lifecycle.own(
+      'old log files',
+      new OldFiles({ tables, keeper: own, node, days: config.logDays, elsewhere: config.logs !== null, clock, log }),
+    );
+    // It says its faults now, and sends what a start before has left.
+    if (config.logs !== null) own.wake();
     if (await hasLeftBehind(common)) clock.after(LEFT_BEHIND_MS, () => own.wake());
     if (primary !== null) serveKeeper(primary, own);
   }
@@ -82,6 +87,8 @@ function keeperOf({ config, clock, log }: Common, { tables, nodeId }: Stores, bo
     clock,
     log,
     missing: missingEngine(),
+    store: config.logs && { ...config.logs, password: config.logs.password.reveal() },
+    env: certificateVariables(),
   });
 }
 

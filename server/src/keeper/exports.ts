@@ -123,7 +123,8 @@ export class LogExports {
       if (!empty) {
         const relation = end?.relation ?? wholeOf(pinned);
         const columns = exportColumns(fields);
-        const span = spanStatement(relation, selection, columns, placeOf(begin), placeOf(end));
+        const dialect = this.#parts.dialect;
+        const span = spanStatement(relation, selection, columns, placeOf(begin), placeOf(end), dialect);
         for await (const some of streamOf(connection, span)) {
           prove(selection.scope, some, log);
           const kept = wantsBodies(fields) ? await bodies?.(some) : undefined;
@@ -151,7 +152,7 @@ export class LogExports {
     n: number,
   ): Promise<(LogPlace & { readonly relation: string }) | null> {
     for (const { relation, beyond } of steps(pinned, 'oldest')) {
-      const rows = await rowsOf(connection, nthStatement(relation, selection, behind, n));
+      const rows = await rowsOf(connection, nthStatement(relation, selection, behind, n, this.#parts.dialect));
       prove(selection.scope, rows, this.#parts.log);
       const [row] = rows;
       if (row === undefined) continue;

@@ -17,6 +17,12 @@ import type { KeeperState } from './keeper.ts';
 /** `resting`: not needed. `failing`: it died and is started again. `missing`: its engine does not load on this machine. */
 export type LogKeeperStatus = 'resting' | 'running' | 'failing' | 'missing';
 
+export interface KeeperProcessState extends KeeperState {
+  readonly rssMb: number;
+  /** Why the store elsewhere takes and answers nothing, a line that says what to do; null: it does. Absent: there is none. */
+  readonly away?: string | null;
+}
+
 export interface KeeperHealth {
   readonly status: LogKeeperStatus;
   /** How often it died since the start. */
@@ -24,7 +30,7 @@ export interface KeeperHealth {
   /** Records that are missing between those it has read, since the start. */
   readonly gaps: number;
   /** Of its process; null unless it runs and answers. */
-  readonly state: (KeeperState & { readonly rssMb: number }) | null;
+  readonly state: KeeperProcessState | null;
 }
 
 /** Each question is `unavailable` while the keeper is away. */

@@ -7,11 +7,13 @@ import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import { syncDirectory } from '../store/disk/files.ts';
+import type { LogCoverage } from '../telemetry/log-query.ts';
 import type { LogCatalog, LogFile, LogPosition } from './catalog.ts';
 import { NO_CHANGE, UNFINISHED } from './catalog.ts';
 import { type Connection, type Engine, literal, rowsOf } from './engine.ts';
 import { JournalReader, journalsIn } from './journal-reader.ts';
 import { type Pinned, relationOf } from './queries.ts';
+import { type Elsewhere, Sender } from './sender.ts';
 import { LogTail } from './tail.ts';
 
 export interface KeeperOptions {
@@ -34,11 +36,20 @@ export interface KeeperOptions {
   readonly flushBytes?: number;
   /** From the first record that is in no file. */
   readonly flushMs?: number;
+  /** Where files go that do not stay here; null: they stay. */
+  readonly elsewhere?: Elsewhere | null;
 }
 
 const FLUSH_RECORDS = 200_000;
 const FLUSH_BYTES = 64 << 20;
 const FLUSH_MS = 60_000;
+/** Where files go elsewhere: so few records, or so long, until they are sent. */
+const SENT_RECORDS = 10_000;
+const SENT_MS = 5_000;
+/** Questions in the meantime send none. */
+const SETTLED_MS = 1_000;
+/** Files that could not be sent take so much of the disk; then records stay in the journals, which have a bound. */
+const MOST_WAITING_BYTES = 1 << 30;
 const MERGE_FILES = 8;
 const MERGE_RECORDS = 2_000_000;
 const DAY_MS = 86_400_000;
@@ -59,6 +70,8 @@ export interface KeeperState {
   /** Records that are in no file. */
   readonly tail: number;
   readonly files: number;
+  /** Of the files. */
+  readonly waitingBytes: number;
   readonly damagedFiles: number;
   readonly damagedLines: number;
   readonly rejected: number;
@@ -82,6 +95,12 @@ export class Keeper {
   /** The one behind it. */
   #nextReading: Promise<void> | null = null;
   #completeTo = 0;
+  /** Records that were read by then are in files. */
+  #flushedTo = 0;
+  /** Null: files stay here. */
+  readonly #sender: Sender | null;
+  #settling: Promise<unknown> = Promise.resolve();
+  #settledAt = Number.NEGATIVE_INFINITY;
   #damagedLines = 0;
   /** The last number of each process's sequence that is in files. */
   readonly #sequences = new Map<string, number>();
@@ -91,11 +110,27 @@ export class Keeper {
     this.#options = options;
     this.#connection = connection;
     this.#tail = tail;
+    this.#sender =
+      options.elsewhere &&
+      new Sender({
+        elsewhere: options.elsewhere,
+        files: () => this.#files.filter(({ damaged }) => !damaged),
+        pathOf: (id) => this.#pathOf(id),
+        sent: (file) => this.#serial(() => this.#replace([file], [])),
+        failed: () => this.findDamaged(),
+      });
   }
 
   /** Reads the list of files and removes what an earlier keeper left unfinished. */
   static async open(options: KeeperOptions): Promise<Keeper> {
-    const all = { flushRecords: FLUSH_RECORDS, flushBytes: FLUSH_BYTES, flushMs: FLUSH_MS, ...options };
+    const all = {
+      flushBytes: FLUSH_BYTES,
+      elsewhere: null,
+      ...(options.elsewhere
+        ? { flushRecords: SENT_RECORDS, flushMs: SENT_MS }
+        : { flushRecords: FLUSH_RECORDS, flushMs: FLUSH_MS }),
+      ...options,
+    };
     await mkdir(all.dir, { recursive: true, mode: 0o700 });
     const connection = await all.engine.connect();
     const keeper = new Keeper(all, connection, await LogTail.make(connection, all.dir));
@@ -114,6 +149,7 @@ export class Keeper {
     return {
       tail: this.#tail.records + (this.#leaving?.records ?? 0),
       files: this.#files.length,
+      waitingBytes: this.#files.reduce((sum, { bytes }) => sum + bytes, 0),
       damagedFiles: this.#files.filter(({ damaged }) => damaged).length,
       damagedLines: this.#damagedLines,
       rejected: this.#rejected,
@@ -124,15 +160,17 @@ export class Keeper {
   async tick(): Promise<boolean> {
     const before = this.#tail.records;
     await this.#read();
-    const { flushMs, clock } = this.#options;
+    const { clock } = this.#options;
     const since = this.#tail.since;
-    if (since !== null && clock.now() - since >= flushMs) {
+    if (since !== null && clock.now() - since >= this.#limits().flushMs) {
       await this.flush();
       return true;
     }
     // Half a line of a process that was killed while it wrote must not wait here for ever.
     if (this.#tail.records === 0) await this.#serial(() => this.#flush());
-    if (await this.#merge()) return true;
+    // A file is sent as it is: one that was made of it would be stored beside it.
+    if (this.#sender !== null) void this.#sender.send().catch(() => undefined);
+    else if (await this.#merge()) return true;
     return this.#tail.records !== before;
   }
 
@@ -172,6 +210,25 @@ export class Keeper {
         released = true;
         for (const name of names) this.#unpin(name);
       },
+    };
+  }
+
+  /**
+   * Sends what is written by now, unless that was done a moment ago, and waits for it a moment. Answers what is in the store
+   * elsewhere then.
+   */
+  async settle(): Promise<LogCoverage> {
+    const { clock } = this.#options;
+    if (clock.now() - this.#settledAt >= SETTLED_MS) {
+      this.#settledAt = clock.now();
+      this.#settling = this.flush()
+        .then(() => this.#sender?.send())
+        .catch(() => undefined);
+    }
+    await Promise.race([this.#settling, new Promise<void>((resolve) => clock.after(PATIENCE_MS, resolve))]);
+    return {
+      completeTo: this.#flushedTo,
+      incomplete: this.#files.map(({ minTime, maxTime }) => ({ from: minTime, to: maxTime })),
     };
   }
 
@@ -224,6 +281,13 @@ export class Keeper {
     }
   }
 
+  /** While the store elsewhere is away, files are few and large. */
+  #limits(): { readonly flushRecords: number; readonly flushMs: number } {
+    const { flushRecords, flushMs } = this.#options;
+    if (this.#sender === null || !this.#sender.isAway) return { flushRecords, flushMs };
+    return { flushRecords: Math.max(flushRecords, FLUSH_RECORDS), flushMs: Math.max(flushMs, FLUSH_MS) };
+  }
+
   /** Only one thing at a time changes files or tables. */
   #serial<T>(work: () => Promise<T>): Promise<T> {
     const next = this.#work.then(work, work);
@@ -251,8 +315,9 @@ export class Keeper {
   }
 
   async #readAll(): Promise<void> {
-    const { spool, flushRecords, flushBytes, clock, log } = this.#options;
+    const { spool, flushBytes, clock, log } = this.#options;
     const began = clock.now();
+    if (this.#sender !== null && this.state.waitingBytes >= MOST_WAITING_BYTES) return;
     for (const found of await journalsIn(spool)) {
       const { journal } = found;
       const reader = this.#readers.get(journal) ?? new JournalReader(found, this.#kept.get(journal) ?? null);
@@ -278,7 +343,7 @@ export class Keeper {
             records: rejected,
           });
         }
-        if (this.#tail.records >= flushRecords || this.#tail.bytes >= flushBytes) await this.#flush();
+        if (this.#tail.records >= this.#limits().flushRecords || this.#tail.bytes >= flushBytes) await this.#flush();
       }
     }
     this.#completeTo = began;
@@ -287,12 +352,16 @@ export class Keeper {
   /** The tail becomes a file of each day it has records of. Files and places in the journals are noted at once. */
   async #flush(): Promise<void> {
     const tail = this.#tail;
+    const readTo = this.#completeTo;
     const moved = [...this.#readers.values()].flatMap(({ journal, position }) => {
       const from = this.#kept.get(journal) ?? null;
       if (position === null || (from?.segment === position.segment && from.offset === position.offset)) return [];
       return [{ from, to: position }];
     });
-    if (tail.records === 0 && moved.length === 0) return;
+    if (tail.records === 0 && moved.length === 0) {
+      this.#flushedTo = readTo;
+      return;
+    }
     this.#leaving = tail;
     this.#tail = await LogTail.make(this.#connection, this.#options.dir);
     try {
@@ -305,6 +374,7 @@ export class Keeper {
       await this.#countGaps(tail);
       this.#files = [...this.#files, ...add];
       this.#leaving = null;
+      this.#flushedTo = readTo;
     } catch (error) {
       // The records are in the journal still, and in the table: the next flush takes both.
       await this.#tail.takeBack(tail);

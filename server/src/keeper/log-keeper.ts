@@ -10,6 +10,7 @@ import type { Log } from '../kernel/log.ts';
 import type { BodyStore } from './body-keeper.ts';
 import { bodyAnswers } from './body-messages.ts';
 import type { LogCatalog } from './catalog.ts';
+import type { LogStoreAddress } from './clickhouse/store.ts';
 import { KeeperClient, type KeeperHealth, keeperAway, type LogKeeperStatus } from './keeper-client.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
 
@@ -19,6 +20,10 @@ export interface LogKeeperOptions extends KeeperSettings {
   readonly bodies: BodyStore;
   readonly clock: Clock;
   readonly log: Log;
+  /** Where records go that do not stay on this machine; null: they stay. */
+  readonly store?: LogStoreAddress | null;
+  /** Variables of the environment that its process has, and no others. */
+  readonly env?: Readonly<Record<string, string>>;
   /** Why its engine cannot load on this machine; null: it is there, as far as is known. */
   readonly missing?: string | null;
 }
@@ -27,6 +32,8 @@ const PROGRAM = fileURLToPath(new URL('./process.ts', import.meta.url));
 const FIRST_BACKOFF_MS = 1_000;
 const MOST_BACKOFF_MS = 30_000;
 const STEADY_MS = 60_000;
+/** A keeper that sends records elsewhere rests no longer. */
+const REST_MS = 60_000;
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
 export class LogKeeper extends KeeperClient implements Closable {
@@ -102,9 +109,9 @@ export class LogKeeper extends KeeperClient implements Closable {
   }
 
   #start(): void {
-    const { catalog, bodies, log, clock: _, missing: __, ...settings } = this.#options;
-    const child = fork(PROGRAM, [JSON.stringify(settings)], {
-      env: {},
+    const { catalog, bodies, log, store = null, env = {}, clock: _, missing: __, ...settings } = this.#options;
+    const child = fork(PROGRAM, [JSON.stringify({ ...settings, remote: store !== null })], {
+      env,
       execArgv: [],
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -115,6 +122,7 @@ export class LogKeeper extends KeeperClient implements Closable {
       },
       {
         ...bodyAnswers(bodies),
+        store: () => store,
         load: () => catalog.load(),
         commit: (change: Parameters<LogCatalog['commit']>[0]) => catalog.commit(change),
         gap: (records: number) => {
@@ -175,6 +183,9 @@ export class LogKeeper extends KeeperClient implements Closable {
 
   #rested(): void {
     this.#status = 'resting';
+    const { store, clock } = this.#options;
+    // Files may wait for it still.
+    if (store) clock.after(REST_MS, () => this.wake());
   }
 
   #died(code: number | null): void {

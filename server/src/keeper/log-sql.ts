@@ -26,6 +26,8 @@ export interface Statement {
 
 /** What engines write differently. Texts that are given are expressions; `add` makes a parameter of a value. */
 export interface Dialect {
+  /** Whether a page is found by its ids, and its columns are read then. */
+  readonly pageInTwoSteps: boolean;
   /** The n-th parameter of a statement, from 1. */
   parameter(n: number, value: SqlValue): string;
   /** The right side of `IN`, of one value or more. */
@@ -38,6 +40,8 @@ export interface Dialect {
   differs(column: string, value: string): string;
   /** The place of `time` among ascending bounds; null outside of all. */
   bucket(bounds: readonly bigint[], add: (value: SqlValue) => string): string;
+  /** A column of numbers as it is added up: of no records there is no sum. */
+  measured(column: string): string;
   /** The smallest value that is not below this share of the values, a literal. */
   quantile(column: string, share: string, filter: string): string;
   approximateQuantile(column: string, share: string, filter: string): string;
@@ -45,7 +49,8 @@ export interface Dialect {
   groupPage(grouped: string, order: string, limit: string | null, offset: string | null): string;
 }
 
-const duckDb: Dialect = {
+export const duckDb: Dialect = {
+  pageInTwoSteps: false,
   parameter: (n) => `$${n}`,
   set: (values, add) => `(${values.map(add).join(', ')})`,
   shown: ({ name }) => `"${name}"`,
@@ -61,6 +66,7 @@ const duckDb: Dialect = {
     };
     return tree(-1, bounds.length - 1);
   },
+  measured: (column) => column,
   quantile: (column, share, filter) => `quantile_disc(${column}, ${share})${filter}`,
   approximateQuantile: (column, share, filter) => `approx_quantile(${column}, ${share})${filter}`,
   groupPage: (grouped, order, limit, offset) => {
@@ -207,6 +213,24 @@ export function pageStatement(
   return { sql, values: parameters.values };
 }
 
+/** The columns of rows of a page, between the first and the last of which no time lies outside. At least one. */
+export function rowsStatement(
+  source: string,
+  selection: LogSelection,
+  places: readonly LogPlace[],
+  { columns, order }: Pick<LogPageQuery, 'columns' | 'order'>,
+  dialect: Dialect,
+): Statement {
+  const parameters = new Parameters(dialect);
+  const names = shown(['id', 'time', ...columns], dialect);
+  const times = places.map(({ time }) => time);
+  const span = { ...selection, from: Math.min(...times), to: Math.max(...times) + 1, where: [] };
+  const where = `${selected(span, parameters)} AND "id" IN ${parameters.set(places.map(({ id }) => id))}`;
+  const direction = order === 'newest' ? 'DESC' : 'ASC';
+  const sql = `SELECT ${names}, ${SHOWN} FROM ${source} WHERE ${where} ORDER BY "time" ${direction}, "id" ${direction}`;
+  return { sql, values: parameters.values };
+}
+
 /**
  * Rows of one table of the tail in the order in which they came to it, behind row `after` and up to row `last`, with the number
  * of all that there are as `matches`.
@@ -307,10 +331,13 @@ function measured(measure: LogMeasure, approximate: boolean, parameters: Paramet
   const name = quoted(column);
   if (of === 'distinct') return `count(DISTINCT ${name})${filter}`;
   if (columnOf(column).type !== 'integer') throw new TypeError(`measure ${of} needs a column of numbers`);
-  if (of !== 'quantile') return `${of}(${name})${filter}`;
-  if (q === undefined || !(q >= 0 && q <= 1)) throw new TypeError('a quantile is from 0 to 1');
   const { dialect } = parameters;
-  return approximate ? dialect.approximateQuantile(name, share(q), filter) : dialect.quantile(name, share(q), filter);
+  const numbers = dialect.measured(name);
+  if (of !== 'quantile') return `${of}(${numbers})${filter}`;
+  if (q === undefined || !(q >= 0 && q <= 1)) throw new TypeError('a quantile is from 0 to 1');
+  return approximate
+    ? dialect.approximateQuantile(numbers, share(q), filter)
+    : dialect.quantile(numbers, share(q), filter);
 }
 
 /** Engines take a constant only; of a number between 0 and 1 this text is one. */

@@ -37,6 +37,8 @@ export interface KeeperSettings {
   readonly workers: number;
   readonly memoryMb: number;
   readonly threads: number;
+  /** Whether the records go to a store elsewhere, whose address is asked for: it is a secret, and arguments are not. */
+  readonly remote?: boolean;
   readonly flushRecords?: number;
   readonly flushBytes?: number;
   readonly flushMs?: number;

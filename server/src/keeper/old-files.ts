@@ -15,6 +15,8 @@ export interface OldFilesOptions {
   readonly node: string;
   /** Days that records are kept; 0: for ever. */
   readonly days: number;
+  /** Whether records are in a store elsewhere, too: it is looked at by the keeper. */
+  readonly elsewhere: boolean;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -46,10 +48,10 @@ export class OldFiles implements Closable {
   }
 
   async #forget(): Promise<void> {
-    const { tables, keeper, node, days, clock } = this.#options;
+    const { tables, keeper, node, days, elsewhere, clock } = this.#options;
     const before = clock.now() - days * DAY_MS;
     const where = { node, day: { lt: Math.floor(before / DAY_MS) } };
     const old = await tables.systemRead((tx) => tx.list('log_files', { where, limit: 1 }));
-    if (old.length > 0) await keeper.forgetBefore(before);
+    if (elsewhere || old.length > 0) await keeper.forgetBefore(before);
   }
 }

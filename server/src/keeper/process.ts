@@ -6,6 +6,9 @@ import type { Log } from '../kernel/log.ts';
 import { BodyKeeper } from './body-keeper.ts';
 import { bodyStoreOver, sentBodies } from './body-messages.ts';
 import { type LogCatalogState, UNFINISHED } from './catalog.ts';
+import { RemoteLogs, remoteReading } from './clickhouse/remote-logs.ts';
+import { shipFile } from './clickhouse/ship.ts';
+import { ClickHouse, type LogStoreAddress } from './clickhouse/store.ts';
 import { type Engine, openEngine } from './engine.ts';
 import { LogExports } from './exports.ts';
 import { Keeper } from './keeper.ts';
@@ -74,6 +77,8 @@ async function main(): Promise<void> {
   const log = { debug: tell('debug'), info: tell('info'), warn: tell('warn'), error: tell('error') } as Log;
   process.on('message', (message: Message) => void channel.receive(message));
   const { flushRecords, flushBytes, flushMs } = settings;
+  const remote =
+    settings.remote === true ? new ClickHouse((await channel.call('store')) as LogStoreAddress, log) : null;
   const keeper = await Keeper.open({
     node,
     dir,
@@ -88,6 +93,10 @@ async function main(): Promise<void> {
       commit: async (change) => void (await channel.call('commit', change)),
     },
     workers,
+    elsewhere: remote && {
+      send: shipFile({ engine, store: remote, dir, unfinished: UNFINISHED }),
+      isAway: () => remote.why !== null,
+    },
     ...(flushRecords === undefined ? {} : { flushRecords }),
     ...(flushBytes === undefined ? {} : { flushBytes }),
     ...(flushMs === undefined ? {} : { flushMs }),
@@ -98,8 +107,11 @@ async function main(): Promise<void> {
     damaged: () => keeper.findDamaged(),
     log,
   };
-  const queries = new LogQueries({ ...reading, clock });
-  const exports = new LogExports({ ...reading, dir, ending: UNFINISHED, newId: () => uuidv7(clock), bodies: null });
+  const local = new LogQueries({ ...reading, clock });
+  const settle = () => keeper.settle();
+  const queries = remote === null ? local : new RemoteLogs({ store: remote, local, settle, clock, log });
+  const exported = remote === null ? reading : remoteReading({ store: remote, settle, log });
+  const exports = new LogExports({ ...exported, dir, ending: UNFINISHED, newId: () => uuidv7(clock), bodies: null });
   const bodies = new BodyKeeper({ dir, spool, store: bodyStoreOver(channel), clock, log });
   const rssMb = () => Math.round(process.memoryUsage().rss / 1_048_576);
   Object.assign(answers, {
@@ -115,10 +127,20 @@ async function main(): Promise<void> {
       await bodies.flush();
     }),
     body: used(async (...place: readonly [string, string, number]) => sentBodies(await bodies.find(...place))),
-    forgetBefore: used((time: number) => keeper.forgetBefore(time)),
-    state: () => ({ ...keeper.state, bodies: bodies.state, rssMb: rssMb() }),
+    forgetBefore: used(async (time: number) => {
+      await remote?.forgetBefore(time);
+      return keeper.forgetBefore(time);
+    }),
+    state: () => ({
+      ...keeper.state,
+      bodies: bodies.state,
+      rssMb: rssMb(),
+      ...(remote === null ? {} : { away: remote.why }),
+    }),
   });
   send({ ready: true, why: '' });
+  // Said at once, before there are records.
+  void remote?.ready().catch(() => undefined);
 
   let failures = 0;
   for (;;) {
@@ -126,6 +148,7 @@ async function main(): Promise<void> {
       clock.after(tickMs, resolve);
     });
     try {
+      if (remote?.why) void remote.retry().catch(() => undefined);
       const [records, kept] = [await keeper.tick(), await bodies.tick()];
       if (records || kept) lastUse = clock.now();
       failures = 0;
@@ -136,7 +159,9 @@ async function main(): Promise<void> {
       if (failures >= MOST_FAILURES) end(1);
     }
     if (queries.running + exports.running > 0) continue;
-    const idle = keeper.state.tail === 0 && clock.now() - lastUse >= restMs;
+    const { tail, files, damagedFiles } = keeper.state;
+    const waiting = tail + (remote === null ? 0 : files - damagedFiles);
+    const idle = waiting === 0 && clock.now() - lastUse >= restMs;
     if (idle || rssMb() > mostRssMb) end(0);
   }
 }

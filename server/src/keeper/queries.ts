@@ -22,7 +22,17 @@ import {
   MOST_DAYS,
 } from '../telemetry/log-query.ts';
 import { type Connection, literal, NO_ROWS, rowsOf, rowWith } from './engine.ts';
-import { arrivalsStatement, countStatement, findStatement, groupsStatement, PROOF, pageStatement } from './log-sql.ts';
+import {
+  arrivalsStatement,
+  countStatement,
+  type Dialect,
+  duckDb,
+  findStatement,
+  groupsStatement,
+  PROOF,
+  pageStatement,
+  rowsStatement,
+} from './log-sql.ts';
 
 export interface PinnedFile {
   readonly path: string;
@@ -37,10 +47,14 @@ export interface Pinned extends LogCoverage {
   readonly files: readonly PinnedFile[];
   /** Tables of records that are in no file yet. */
   readonly tails: readonly string[];
+  /** Records that there may be; absent: those of the files. */
+  readonly records?: number;
   release(): void;
 }
 
 export interface QueryParts {
+  /** Of the engine that `connect` reaches; absent: DuckDB's. */
+  readonly dialect?: Dialect;
   readonly connect: () => Promise<Connection>;
   /** Everything with records from `from` before `to` (milliseconds since the epoch). */
   readonly pin: (from: number, to: number) => Promise<Pinned>;
@@ -71,6 +85,7 @@ const ALL_COLUMNS = LOG_COLUMNS.map(({ name }) => name);
 
 export class LogQueries implements LogStore {
   readonly #parts: QueryParts;
+  readonly #dialect: Dialect;
   /** Connections that no question uses. */
   readonly #idle: Connection[] = [];
   readonly #slots = new Slots('questions about logs', AT_ONCE);
@@ -82,6 +97,7 @@ export class LogQueries implements LogStore {
 
   constructor(parts: QueryParts) {
     this.#parts = parts;
+    this.#dialect = parts.dialect ?? duckDb;
     this.#id = uuidv7(parts.clock);
   }
 
@@ -92,16 +108,23 @@ export class LogQueries implements LogStore {
 
   page(selection: LogSelection, query: LogPageQuery): Promise<LogPage> {
     const limit = Math.min(query.limit, MOST_ROWS);
+    const dialect = this.#dialect;
+    const columns = dialect.pageInTwoSteps ? [] : query.columns;
     return this.#ask(selection, async (connection, pinned) => {
       // Newest days first: most pages are full before an old file is opened.
       for (const { relation, beyond } of steps(pinned, query.order)) {
-        const rows = await rowsOf(connection, pageStatement(relation, selection, { ...query, limit }));
+        const rows = await rowsOf(
+          connection,
+          pageStatement(relation, selection, { ...query, columns, limit }, dialect),
+        );
         const last = rows[Math.min(rows.length, limit) - 1];
         const full = rows.length > limit && last !== undefined;
         if (beyond !== null && !(full && isBefore(query.order, Number(rows[limit]?.time), beyond))) continue;
         this.#prove(selection.scope, rows);
+        const shown = rows.slice(0, limit);
+        const wide = dialect.pageInTwoSteps ? await this.#wide(connection, relation, selection, query, shown) : shown;
         return {
-          rows: rows.slice(0, limit).map((row) => rowWith(query.columns, row)),
+          rows: wide.map((row) => rowWith(query.columns, row)),
           next: full ? { time: Number(last.time), id: String(last.id) } : null,
           ...coverageOf(pinned),
         };
@@ -115,11 +138,11 @@ export class LogQueries implements LogStore {
     return this.#ask(selection, async (connection, pinned) => {
       const source = relationOf(pinned.files, pinned.tails);
       const quantiles = query.measures.filter(({ of }) => of === 'quantile').map(({ as }) => as);
-      const many = pinned.files.reduce((sum, { rows }) => sum + rows, 0) > MOST_EXACT;
+      const many = (pinned.records ?? pinned.files.reduce((sum, { rows }) => sum + rows, 0)) > MOST_EXACT;
       const approximate =
         quantiles.length > 0 && many && (await this.#counted(connection, source, selection, MOST_EXACT)) > MOST_EXACT;
       const bounded = { ...query, limit: query.limit ?? MOST_ROWS + 1 };
-      const rows = await rowsOf(connection, groupsStatement(source, selection, bounded, approximate));
+      const rows = await rowsOf(connection, groupsStatement(source, selection, bounded, approximate, this.#dialect));
       const [whole, ...rest] = rows;
       this.#proveCount(selection.scope, whole);
       const valuesOf = (row: Readonly<Record<string, LogValue>> | undefined) =>
@@ -224,9 +247,23 @@ export class LogQueries implements LogStore {
     });
   }
 
+  async #wide(
+    connection: Connection,
+    relation: string,
+    selection: LogSelection,
+    query: LogPageQuery,
+    rows: readonly Readonly<Record<string, LogValue>>[],
+  ): Promise<readonly Record<string, LogValue>[]> {
+    if (rows.length === 0) return [];
+    const places = rows.map(({ time, id }) => ({ time: Number(time), id: String(id) }));
+    const wide = await rowsOf(connection, rowsStatement(relation, selection, places, query, this.#dialect));
+    this.#prove(selection.scope, wide);
+    return wide;
+  }
+
   async #found(scope: LogScope, id: string, from: number, to: number): Promise<LogRow | null> {
     return this.#admitted(scope, from, to, async (connection, { files, tails }) => {
-      const rows = await rowsOf(connection, findStatement(relationOf(files, tails), scope, id));
+      const rows = await rowsOf(connection, findStatement(relationOf(files, tails), scope, id, this.#dialect));
       this.#prove(scope, rows);
       const [row] = rows;
       return row === undefined ? null : rowWith(ALL_COLUMNS, row);
@@ -234,7 +271,7 @@ export class LogQueries implements LogStore {
   }
 
   async #counted(connection: Connection, source: string, selection: LogSelection, most: number): Promise<number> {
-    const [row] = await rowsOf(connection, countStatement(source, selection, most));
+    const [row] = await rowsOf(connection, countStatement(source, selection, most, this.#dialect));
     this.#proveCount(selection.scope, row);
     return Number(row?.n ?? 0);
   }
@@ -347,7 +384,8 @@ export function relationOf(files: readonly Pick<PinnedFile, 'path'>[], tails: re
     // By name: a file of an older version lacks columns, which are null there.
     parts.push(`SELECT * FROM read_parquet([${paths}], union_by_name = true)`);
   }
-  if (parts.length === 1 && files.length === 0) return `(${parts[0]})`;
+  const [only] = tails;
+  if (only !== undefined && tails.length === 1 && files.length === 0) return only;
   return `(${[NO_ROWS, ...parts].join(' UNION ALL BY NAME ')})`;
 }
 
