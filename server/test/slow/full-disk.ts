@@ -31,7 +31,7 @@ type Kind = (typeof KINDS)[number];
 const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
 /** The reason why this machine gives us no file system of our own, or null. */
-function mounted(dir: string): string | null {
+export function mounted(dir: string): string | null {
   if (process.platform !== 'linux') return `${process.platform} has no tmpfs to mount`;
   try {
     execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MB}m,mode=0700`, 'tmpfs', dir], { stdio: 'pipe' });
@@ -45,7 +45,7 @@ function mounted(dir: string): string | null {
 }
 
 /** Takes what room there is, and what becomes free meanwhile. */
-class Filler {
+export class Filler {
   readonly #path: string;
   readonly #timer: NodeJS.Timeout;
   readonly #fd: number;
