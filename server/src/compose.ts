@@ -13,6 +13,7 @@ import { healthReport, openProbes } from './compose/health.ts';
 import { startJobs } from './compose/jobs.ts';
 import { openMetrics } from './compose/metrics.ts';
 import { openRuntime } from './compose/runtime.ts';
+import { secretManagers } from './compose/secrets.ts';
 import { openShared } from './compose/shared.ts';
 import { openSpools } from './compose/spools.ts';
 import { type Stop, stopOf } from './compose/stop.ts';
@@ -116,7 +117,8 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
     notes,
   });
   const upstream = lifecycle.own('upstream', createUpstream({ egress, clock }));
-  const kept = await openRuntime(common, stores, shared, front);
+  const managers = secretManagers(common, egress);
+  const kept = await openRuntime(common, stores, shared, front, managers);
   const readiness = openProbes(common, { stores, shared, spools, kept, front });
   const pricer = createPricer();
   registerModelPrices(front.app, { pricer, clock });
@@ -135,7 +137,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const metrics = openMetrics(common, { ...planes, gateway });
   pushMetrics(common, exporter, () => metrics.families());
   const health = healthReport(common, { ...planes, gateway, exporter, readiness });
-  if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, health, wake });
+  if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, managers, health, wake });
 
   // The price list takes 45 ms to load: better now than while requests wait.
   pricer.warm();

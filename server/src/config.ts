@@ -3,13 +3,14 @@
  * `process.env`. Wrong values stop the start, with one line for each: the setting, its value and what is allowed.
  */
 import { promises as files, readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { resolve, sep } from 'node:path';
 import { addressBytes, isLoopback } from './http/addresses.ts';
 import { compileTrustedHosts } from './http/trusted-hosts.ts';
 import { SluiceError } from './kernel/errors.ts';
 import { nearest } from './kernel/nearest.ts';
 import { Secret } from './kernel/secret.ts';
 import {
+  type AllowedVariable,
   type BlobsConfig,
   type blobsUrl,
   type ControlPlane,
@@ -31,6 +32,17 @@ export class ConfigError extends Error {}
 
 /** Takes note of a wrong value: all are named at once. */
 type Note = (problem: string) => void;
+
+/** What the operator allows organisations to read by secret references. */
+export interface SecretsConfig {
+  /** Ids of organisations that may borrow the identity of this server; `*`: all. */
+  readonly identity: readonly string[];
+  readonly variables: readonly AllowedVariable[];
+  /** Holds a directory for each organisation; null: no files. */
+  readonly dir: string | null;
+  /** File of the token that a cluster gives this server. */
+  readonly clusterToken: string;
+}
 
 export interface Config {
   readonly host: string;
@@ -94,6 +106,8 @@ export interface Config {
   readonly diskReserve: number;
   /** Whether stored accounts of cloud providers may use the identity the server itself runs under. */
   readonly cloudIdentity: boolean;
+  /** What secret references may read of this server itself. */
+  readonly secrets: SecretsConfig;
   /** Saved-only mode for every organisation. */
   readonly blockInlineConfig: boolean;
   /** Where the limit has no rule itself. */
@@ -395,6 +409,12 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     maskedHeaders: must(get('ORGANISATION_HEADERS_TO_MASK')),
     auditDays: must(get('SLUICE_AUDIT_DAYS')),
     cloudIdentity: must(get('SLUICE_CLOUD_IDENTITY')),
+    secrets: {
+      identity: must(get('SLUICE_SECRETS_IDENTITY')),
+      variables: must(get('SLUICE_SECRETS_ENV')),
+      dir: get('SLUICE_SECRETS_DIR'),
+      clusterToken: must(get('SLUICE_SECRETS_CLUSTER_TOKEN')),
+    },
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     unpriced: must(get('SLUICE_UNPRICED')),
     unrecorded: must(get('SLUICE_UNRECORDED')),
@@ -484,4 +504,57 @@ export async function readCloudFile(path: string): Promise<string> {
   const text = await files.readFile(path, 'utf8');
   if (text.length > MAX_TOKEN_FILE) throw new SluiceError('internal', 'A token file of the platform is too long.');
   return text;
+}
+
+/** Names of settings of Sluice itself, the master key among them: no secret reference reads one, whatever is allowed. */
+const OWN_VARIABLE = /^(?:SLUICE|OTEL)_/;
+
+/** A variable that the operator lets an organisation read; null for any other, and where it is not set. */
+export function secretVariable({ variables }: SecretsConfig, organisationId: string, name: string): string | null {
+  const isOwn = OWN_VARIABLE.test(name) && !name.startsWith('SLUICE_SECRET_');
+  const allowed = variables.some(
+    (one) =>
+      (one.organisation === '*' || one.organisation === organisationId) &&
+      (one.prefix ? name.startsWith(one.name) : name === one.name),
+  );
+  return allowed && !isOwn ? (process.env[name] ?? null) : null;
+}
+
+const MAX_SECRET_FILE = 64 * 1024;
+
+/**
+ * A file below the directory of an organisation; null where there is none. Links may lead to other places of that directory, as
+ * those of mounted secrets do, and nowhere else. Throws `out_of_service` for a file that is too long.
+ */
+export async function readSecretFile(
+  { dir }: SecretsConfig,
+  organisationId: string,
+  path: string,
+): Promise<string | null> {
+  if (dir === null) return null;
+  try {
+    const own = await files.realpath(resolve(dir, organisationId));
+    const real = await files.realpath(resolve(own, path));
+    if (!real.startsWith(own + sep)) return null;
+    const { size } = await files.stat(real);
+    if (size > MAX_SECRET_FILE) {
+      throw new SluiceError('out_of_service', `A file with a secret must have at most ${MAX_SECRET_FILE} bytes.`);
+    }
+    return await files.readFile(real, 'utf8');
+  } catch (error) {
+    if (error instanceof SluiceError) throw error;
+    return null;
+  }
+}
+
+/** The token of the service account that a cluster gives this server, and renews in place. */
+export async function readClusterToken({ clusterToken }: SecretsConfig): Promise<string> {
+  try {
+    return (await files.readFile(clusterToken, 'utf8')).slice(0, MAX_TOKEN_FILE).trim();
+  } catch {
+    throw new SluiceError(
+      'out_of_service',
+      'This server has no token of a service account: run it in a cluster, or name its file in SLUICE_SECRETS_CLUSTER_TOKEN.',
+    );
+  }
 }

@@ -80,6 +80,15 @@ export interface OtlpConfig {
   readonly latestConventions: boolean;
 }
 
+/** A variable of the environment that an organisation may read as a secret. */
+export interface AllowedVariable {
+  /** Id; `*`: all. */
+  readonly organisation: string;
+  readonly name: string;
+  /** All whose names begin so. */
+  readonly prefix: boolean;
+}
+
 export interface MailAddress {
   /** May be empty. */
   readonly name: string;
@@ -96,6 +105,8 @@ export interface Variable<T> {
 
 const variable = <T>(v: Variable<T>): Variable<T> => v;
 const isSignIn = (name: string) => SIGN_IN_HEADERS.some((known) => known === name);
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
 const list = (text: string): string[] =>
   text
     .split(',')
@@ -484,6 +495,38 @@ export const VARIABLES = {
     fallback: 'false',
     allowed: 'true or false',
     parse: (text) => (text === 'true' ? true : text === 'false' ? false : undefined),
+  }),
+  SLUICE_SECRETS_IDENTITY: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of ids of organisations, or *',
+    parse: (text): readonly string[] | undefined => {
+      const ids = list(text).map((id) => id.toLowerCase());
+      return ids.every((id) => id === '*' || UUID.test(id)) ? ids : undefined;
+    },
+  }),
+  SLUICE_SECRETS_ENV: variable({
+    fallback: '',
+    allowed:
+      'a comma-separated list of <organisation id>/<VARIABLE>, where * stands at the end of a name or for all organisations',
+    parse: (text): readonly AllowedVariable[] | undefined => {
+      const entries = list(text).map((entry) => {
+        const [, organisation, name, open] = /^([^/]+)\/([A-Za-z_][A-Za-z0-9_]{0,254})(\*)?$/.exec(entry) ?? [];
+        if (organisation === undefined || name === undefined) return null;
+        if (organisation !== '*' && !UUID.test(organisation)) return null;
+        return { organisation: organisation.toLowerCase(), name, prefix: open !== undefined };
+      });
+      return entries.every((entry) => entry !== null) ? entries : undefined;
+    },
+  }),
+  SLUICE_SECRETS_DIR: variable({
+    fallback: null,
+    allowed: 'a directory with one directory for each organisation, named by its id',
+    parse: (text) => text,
+  }),
+  SLUICE_SECRETS_CLUSTER_TOKEN: variable({
+    fallback: '/var/run/secrets/kubernetes.io/serviceaccount/token',
+    allowed: 'a file with the token of the service account of this server',
+    parse: (text) => text,
   }),
   HEADERS_TO_METADATA: variable({
     fallback: '',

@@ -22,7 +22,7 @@ import {
   walk,
 } from './support/sources.ts';
 
-/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,column,limit-types,alert-tables,feedback-table,guardrail-tables,log-tables,training-tables,vault}.ts. */
+/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,column,limit-types,alert-tables,feedback-table,guardrail-tables,log-tables,secret-reference-table,training-tables,vault}.ts. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   kernel: [],
   http: ['kernel'],
@@ -48,6 +48,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'guardrails',
     'pricing',
   ],
+  secrets: ['kernel', 'http', 'store', 'operations', 'providers', 'resources'],
   admin: ['kernel', 'http', 'store', 'auth', 'resources', 'limits', 'telemetry'],
   keeper: ['kernel', 'store', 'telemetry'],
   exporter: ['kernel', 'http', 'store', 'telemetry', 'keeper'],

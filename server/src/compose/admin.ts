@@ -33,6 +33,7 @@ import { RECORDS } from '../resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../resources/logs/insert.ts';
 import { KEPT_LOGS } from '../resources/logs/reach.ts';
 import { SIMULATIONS } from '../resources/policies/simulation.ts';
+import { SECRET_MANAGERS, type SecretManagers } from '../resources/secret-references/manager.ts';
 import { Services } from '../resources/services.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
 import type { StoredRecords } from '../store/ports.ts';
@@ -57,6 +58,7 @@ interface Parts {
   readonly training: Training;
   /** Null: no mail server is configured. */
   readonly mailer: Mailer | null;
+  readonly managers: SecretManagers;
   readonly health: HealthReport;
   /** Tells this process's scheduler, when it has one, that a row was added or changed. */
   readonly wake: (id: string) => void;
@@ -112,7 +114,7 @@ function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: 
 
 function servicesOf(
   { config, clock }: Common,
-  { stores, spools, kept, gateway, training, wake }: Parts,
+  { stores, spools, kept, gateway, training, managers, wake }: Parts,
   records: StoredRecords,
   mails: LimitedMails | null,
 ): Services {
@@ -121,6 +123,7 @@ function servicesOf(
     .provide(GUARDRAIL_INVOKER, createGuardrailInvoker({ outside, clock }))
     .provide(GATEWAYS, gatewayPings({ fetcher, clock }))
     .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
+    .provide(SECRET_MANAGERS, managers)
     .provide(RECORDS, records)
     .provide(KEPT_LOGS, { store: spools.logs.store, days: config.logDays })
     .provide(

@@ -1,5 +1,6 @@
 import { type Authenticator, createAuthenticator } from '../auth/authenticator.ts';
 import { ConsoleSessions } from '../auth/console-session.ts';
+import type { SecretManagers } from '../resources/secret-references/manager.ts';
 import { createRuntime, type Runtime } from '../runtime/runtime.ts';
 import { startWatch, type Watch } from '../runtime/watch.ts';
 import type { Common } from './common.ts';
@@ -16,13 +17,20 @@ export interface Kept {
 }
 
 /** Starts to follow the changes of the store. */
-export async function openRuntime(common: Common, stores: Stores, { feed }: Shared, front: Front): Promise<Kept> {
+export async function openRuntime(
+  common: Common,
+  stores: Stores,
+  { feed }: Shared,
+  front: Front,
+  managers: SecretManagers,
+): Promise<Kept> {
   const { config, clock, log, lifecycle } = common;
   const { tables, storeClock, vault } = stores;
   const authenticator = createAuthenticator({ tables, clock: storeClock, log });
   const runtime = createRuntime({
     tables,
     vault,
+    managers,
     clock,
     log,
     blockInlineConfig: config.blockInlineConfig,

@@ -10,7 +10,7 @@ export interface AwsKeys {
 }
 
 export interface AwsScope {
-  readonly service: 'bedrock' | 's3' | 'sts';
+  readonly service: 'bedrock' | 's3' | 'secretsmanager' | 'sts';
   readonly region: string;
 }
 

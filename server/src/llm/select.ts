@@ -14,7 +14,7 @@ import { PROVIDERS, providerById } from '../providers/catalog.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
 import { accountSettings, accountValue, type Config, SECRET_KEYS } from '../resources/configs/schema.ts';
 import { type OpenedStored, openAccount } from '../runtime/opened-account.ts';
-import type { StoredProvider } from '../runtime/snapshot.ts';
+import type { OpenedAccount, StoredProvider } from '../runtime/snapshot.ts';
 import { cachePolicy } from './cache/policy.ts';
 import type { Uses } from './exchange.ts';
 import { misspelt } from './misspelt.ts';
@@ -309,7 +309,7 @@ function accountTarget(x: Uses<'request', 'egress' | 'timeouts'>, selection: Sel
     model?.secrets?.until ?? Number.POSITIVE_INFINITY,
   );
   const customHeaders = { ...own.customHeaders, ...sealed?.customHeaders };
-  const named = { ...placed, chosen, propagate: account.settings.propagate === true };
+  const named = { ...placed, chosen, propagate: account.settings.propagate === true, opened: account };
   return build(x, selection, provider, stored, named, wanted, true, allowed, customHeaders, until);
 }
 
@@ -368,6 +368,8 @@ interface Placed {
   readonly chosen?: string | null;
   /** The account is sent the trace, wherever it is. */
   readonly propagate?: boolean;
+  /** What it was made of. */
+  readonly opened?: OpenedAccount;
   readonly priced: string | null;
 }
 
@@ -423,6 +425,7 @@ function build(
     stored,
     credentials: placed.credentials,
     ...(until === undefined ? {} : { until }),
+    opened: placed.opened ?? null,
     placed: placed.model === null ? null : { model: placed.model, priced: placed.priced },
     chosen: placed.chosen ?? null,
     url: checked?.url ?? null,

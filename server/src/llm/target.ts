@@ -3,7 +3,7 @@ import type { OperationId } from '../operations/operation.ts';
 import { type Bound, bindingFor } from '../providers/binding.ts';
 import type { Credentials, Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
-import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
+import type { OpenedAccount, StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
 import type { Hedge } from './relay/hedge-race.ts';
 import type { AttemptLimits, BreakRules, Retry } from './relay/rules.ts';
@@ -16,8 +16,13 @@ export class Target {
   readonly provider: Provider;
   /** Null for a caller's own credential. */
   readonly stored: StoredProvider | null;
-  /** Wall time, milliseconds, after which the account must be asked anew: it expires, or its credential is opened again. */
-  readonly until: number;
+  /**
+   * Wall time, milliseconds, after which the account must be asked anew: it expires, or its credential is opened again. 0 where
+   * a secret manager has another credential by now.
+   */
+  until: number;
+  /** What of the stored account it was made of; null for a caller's own credential. */
+  readonly opened: OpenedAccount | null;
   /** Name that is sent in place of the model's; null where the account sends the model's name. */
   readonly deployment: string | null;
   /** The deployment's model by its name in the price list, when the account says it. */
@@ -54,6 +59,7 @@ export class Target {
     provider: Provider;
     stored: StoredProvider | null;
     until?: number;
+    opened?: OpenedAccount | null;
     credentials: Credentials;
     url: URL | null;
     customHeaders: readonly string[];
@@ -73,6 +79,7 @@ export class Target {
     this.path = parts.path;
     this.provider = parts.provider;
     this.stored = parts.stored;
+    this.opened = parts.opened ?? null;
     this.until = parts.until ?? Number.POSITIVE_INFINITY;
     this.deployment = parts.placed?.model ?? null;
     this.priced = parts.placed?.priced ?? null;
@@ -103,6 +110,19 @@ export class Target {
   /** The same target for one attempt, which sends other credentials: a list that may still grow. */
   sending(sent: readonly string[]): Target {
     return Object.assign(Object.create(Target.prototype), this, { sent });
+  }
+
+  /** The same target with what a secret manager has in place of the account's credential; null where it sends another one. */
+  renewed(fresh: OpenedAccount): Target | null {
+    const before = this.opened;
+    if (before === null || this.credentials.key !== before.key) return null;
+    const settings: Record<string, unknown> = { ...this.credentials.settings };
+    for (const [name, value] of Object.entries(fresh.settings)) {
+      if (settings[name] === before.settings[name]) settings[name] = value;
+    }
+    const credentials = { key: fresh.key, settings };
+    const sent = secretsOf(credentials, this.customHeaders, this.provider.account.secrets);
+    return Object.assign(Object.create(Target.prototype), this, { credentials, sent, opened: fresh });
   }
 
   /**

@@ -19,6 +19,7 @@ import { usageLimits } from './policies/usage-limits/index.ts';
 import { providers } from './providers/index.ts';
 import type { Refers } from './references.ts';
 import type { AnyAction } from './resource.ts';
+import { secretReferences } from './secret-references/index.ts';
 import { utils } from './utils.ts';
 import { virtualKeys } from './virtual-keys/index.ts';
 import { workspaceExclusions } from './workspace-exclusions/index.ts';
@@ -41,6 +42,7 @@ const RESOURCES: readonly Resource[] = [
   logs,
   providers,
   rateLimits,
+  secretReferences,
   usageLimits,
   utils,
   virtualKeys,

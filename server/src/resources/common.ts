@@ -7,7 +7,7 @@ import type { Row, SecretMapping, TenantTable } from '../store/schema.ts';
 import { isUuid } from './fields.ts';
 import { furtherIssues, type Issue, problemsOf, sentenceOf } from './issues.ts';
 import type { Call } from './resource.ts';
-import { missingSecretReferences } from './secret-references.ts';
+import { missingSecretReferences } from './secret-references/find.ts';
 
 /** A change of a row while it is being put together. */
 export type Patch<N extends TenantTable> = { -readonly [K in keyof Row<N>]?: Row<N>[K] };

@@ -4,7 +4,7 @@
  */
 import type { Secret } from '../kernel/secret.ts';
 import type { TenantContext, TenantTx } from '../store/ports.ts';
-import type { Row, StoredCheck, TenantTable } from '../store/schema.ts';
+import type { Row, SecretMapping, StoredCheck, TenantTable } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
 import type { Config } from './configs/schema.ts';
 import { openConfig } from './configs/secrets.ts';
@@ -12,7 +12,11 @@ import { openParameters } from './guardrails/secrets.ts';
 import { type ModelSecrets, openModelSecrets } from './integrations/model-settings.ts';
 import { type AccountPlace, openKey, openSettings, splitSettings } from './integrations/secrets.ts';
 import { sharedIntegrations } from './integrations/sharing.ts';
+import { placeOf } from './secret-references/auth-config.ts';
+import { isOpenToWorkspace, type SecretReference, secretReferencesNamed } from './secret-references/find.ts';
+import type { SecretPlace } from './secret-references/manager.ts';
 import { part } from './settings/section.ts';
+import { storedName } from './virtual-keys/settings.ts';
 
 /** An account as a call needs it: the opened key and all settings, secret ones included. */
 export interface OpenedAccount {
@@ -30,6 +34,24 @@ export interface ConfigRow {
   open(): Promise<Config>;
 }
 
+/** A field of an account that a secret manager fills. */
+export interface MappedField {
+  /** `key`, or the stored name of a setting. */
+  readonly field: string;
+  /** As the mapping names it. */
+  readonly name: string;
+  /** Null: there is none of this name. */
+  readonly reference: SecretReference | null;
+  /** Whether the workspace may use it. */
+  readonly open: boolean;
+  /** The member of the secret that is meant; null: the secret itself. */
+  readonly key: string | null;
+  readonly format: 'json' | 'string';
+}
+
+/** What opens the references of an account. Throws SluiceError('unavailable') when no key opens them. */
+export type OpenPlace = (reference: SecretReference) => Promise<SecretPlace>;
+
 export interface ProviderRow {
   readonly row: Row<'providers'>;
   readonly integration: Row<'integrations'>;
@@ -38,6 +60,9 @@ export interface ProviderRow {
   readonly models: readonly Row<'integration_models'>[];
   /** Another workspace can use the account, too. */
   readonly shared: boolean;
+  /** Fields that secret managers fill: the provider's own, then those of its integration. */
+  readonly mapped: readonly MappedField[];
+  readonly openPlace: OpenPlace;
   /** Throws SluiceError('unavailable') when the key or the secret settings do not open. */
   open(): Promise<OpenedAccount>;
   /** Key and headers of one of its models. Throws as `open`. */
@@ -46,6 +71,8 @@ export interface ProviderRow {
 
 export interface VirtualKeyRow {
   readonly row: Row<'virtual_keys'>;
+  readonly mapped: readonly MappedField[];
+  readonly openPlace: OpenPlace;
   /** As for a provider; settings have the snake-case names of `configurations`. */
   open(): Promise<OpenedAccount>;
 }
@@ -77,7 +104,7 @@ export interface AccountRows {
   readonly orphans?: ReadonlyMap<string, string>;
   /** Those that were not migrated: a migrated one is served by the provider that took its slug over. */
   readonly virtualKeys: readonly VirtualKeyRow[];
-  /** Ids of all providers, usable or not, of their integrations, and of the virtual keys. */
+  /** Ids of all providers, usable or not, of their integrations, of the virtual keys, and of the secret references of all these. */
   readonly ids: ReadonlySet<string>;
 }
 
@@ -115,17 +142,63 @@ export async function loadAccounts(tx: TenantTx, vault: Vault, place: WorkspaceP
   const virtualKeys = await tx.list('virtual_keys', { where: { ...listed(place), integration_id: null } });
   const usable = await loadProviders(tx, place.workspace.id, rows);
   const orphans = await orphansOf(tx, rows, usable);
+  const mappings = [
+    ...usable.flatMap(({ row, integration }) => [row.secret_mappings, integration.secret_mappings]),
+    ...virtualKeys.map((row) => row.secret_mappings),
+  ].flatMap((list) => list ?? []);
+  const references = await secretReferencesNamed(tx, [...new Set(mappings.map((one) => one.secret_reference_id))]);
+  const mapped = (...lists: readonly (readonly SecretMapping[] | null)[]) =>
+    mappedFields(lists, references, place.workspace.id);
+  const openPlace: OpenPlace = (reference) => placeOf({ vault, tenant }, reference);
   return {
     providers: usable.map((one) => ({
       ...one,
+      mapped: mapped(one.row.secret_mappings, one.integration.secret_mappings),
+      openPlace,
       open: () => openIntegration(tenant, vault, one.integration),
       openModel: (model) => openModelSecrets(vault, tenant, model),
     })),
     ...(orphans === null ? {} : { orphans }),
-    virtualKeys: virtualKeys.map((row) => ({ row, open: () => openVirtualKey(tenant, vault, row) })),
-    ids: new Set([...rows.flatMap((row) => [row.id, row.integration_id]), ...virtualKeys.map((row) => row.id)]),
+    virtualKeys: virtualKeys.map((row) => ({
+      row,
+      mapped: mapped(row.secret_mappings),
+      openPlace,
+      open: () => openVirtualKey(tenant, vault, row),
+    })),
+    ids: new Set([
+      ...rows.flatMap((row) => [row.id, row.integration_id]),
+      ...virtualKeys.map((row) => row.id),
+      ...[...references.values()].map(({ id }) => id),
+    ]),
   };
 }
+
+/** Of several mappings of one field the first counts. */
+function mappedFields(
+  lists: readonly (readonly SecretMapping[] | null)[],
+  references: ReadonlyMap<string, SecretReference>,
+  workspaceId: string,
+): readonly MappedField[] {
+  const found = new Map<string, MappedField>();
+  for (const mapping of lists.flatMap((list) => list ?? [])) {
+    const [, setting] = /^(?:configurations|model_config)\.(.*)$/.exec(mapping.target_field) ?? [];
+    const field = setting === undefined ? mapping.target_field : storedName(setting);
+    if (found.has(field)) continue;
+    const name = mapping.secret_reference_id;
+    const reference = references.get(name) ?? null;
+    found.set(field, {
+      field,
+      name,
+      reference,
+      open: reference !== null && isOpenToWorkspace(reference, workspaceId),
+      key: mapping.secret_key || reference?.secret_key || null,
+      format: mapping.value_format ?? 'string',
+    });
+  }
+  return found.size === 0 ? NONE : [...found.values()];
+}
+
+const NONE: readonly MappedField[] = [];
 
 /** Active ones, oldest first: the order in which they refuse. */
 export function loadRatePolicies(tx: TenantTx, { workspace }: WorkspacePlace): Promise<Row<'rate_policies'>[]> {
@@ -208,7 +281,7 @@ export async function loadProviders(
   tx: TenantTx,
   workspaceId: string,
   rows?: readonly Row<'providers'>[],
-): Promise<Omit<ProviderRow, 'open' | 'openModel'>[]> {
+): Promise<Omit<ProviderRow, 'mapped' | 'open' | 'openModel' | 'openPlace'>[]> {
   const providers =
     rows ?? (await tx.list('providers', { where: { workspace_id: workspaceId, status: { not: 'archived' } } }));
   if (providers.length === 0) return [];

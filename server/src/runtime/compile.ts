@@ -20,9 +20,12 @@ import type {
   VirtualKeyRow,
   WorkspacePlace,
 } from '../resources/runtime-rows.ts';
+import type { SecretManagers } from '../resources/secret-references/manager.ts';
 import { blocksInlineConfig, bodySettings, cacheMaxAge } from '../resources/settings/settings.ts';
 import type { Row } from '../store/schema.ts';
+import { MappedAccount } from './mapped-account.ts';
 import { type Opened, SealedValue } from './opened.ts';
+import { SecretValues } from './secret-values.ts';
 import type {
   ModelSettings,
   OpenedModel,
@@ -40,22 +43,24 @@ const MOST_OPENED = 10_000;
 export class OpenedAccounts {
   readonly #accounts = new Lru<string, Opened<OpenedAccount>>({ maxEntries: MOST_OPENED });
   readonly #models = new Lru<string, Opened<OpenedModel>>({ maxEntries: MOST_OPENED });
+  readonly #values: SecretValues;
   readonly #clock: Clock;
   readonly #log: Log;
 
-  constructor(clock: Clock, log: Log) {
+  constructor(managers: SecretManagers, clock: Clock, log: Log) {
+    this.#values = new SecretValues(managers, clock, log);
     this.#clock = clock;
     this.#log = log;
   }
 
-  integration({ integration, open }: ProviderRow): Opened<OpenedAccount> {
-    const { id, key, configurations, secret_configurations: secrets } = integration;
-    return this.#account({ integration: id }, [id, key, secrets, configurations], open);
+  integration(entry: ProviderRow): Opened<OpenedAccount> {
+    const { id, key, configurations, secret_configurations: secrets, ai_provider_id: provider } = entry.integration;
+    return this.#account({ integration: id }, [id, key, secrets, configurations], provider, entry);
   }
 
-  virtualKey({ row, open }: VirtualKeyRow): Opened<OpenedAccount> {
-    const { id, key, model_config: settings, secret_model_config: secrets } = row;
-    return this.#account({ virtual_key: id }, [id, key, secrets, settings], open);
+  virtualKey(entry: VirtualKeyRow): Opened<OpenedAccount> {
+    const { id, key, model_config: settings, secret_model_config: secrets, ai_provider_id: provider } = entry.row;
+    return this.#account({ virtual_key: id }, [id, key, secrets, settings], provider, entry);
   }
 
   /** Null when nothing is sealed. */
@@ -70,8 +75,22 @@ export class OpenedAccounts {
     return remembered(this.#models, [integration, slug, configurations.sealed], make);
   }
 
-  #account(what: Readonly<Record<string, string>>, stored: readonly unknown[], open: () => Promise<OpenedAccount>) {
-    return remembered(this.#accounts, stored, () => new SealedValue(open, this.#clock, this.#log, what));
+  #account(
+    what: Readonly<Record<string, string>>,
+    stored: readonly unknown[],
+    providerId: string,
+    entry: Pick<ProviderRow, 'mapped' | 'open' | 'openPlace'>,
+  ): Opened<OpenedAccount> {
+    const { mapped, open, openPlace } = entry;
+    if (mapped.length === 0) {
+      return remembered(this.#accounts, stored, () => new SealedValue(open, this.#clock, this.#log, what));
+    }
+    const parts = { providerId, mapped, open, openPlace, values: this.#values };
+    return remembered(
+      this.#accounts,
+      [...stored, mapped],
+      () => new MappedAccount(parts, this.#clock, this.#log, what),
+    );
   }
 }
 
@@ -118,13 +137,13 @@ export function compileAccounts(
   const providers = new Map<string, StoredProvider>();
   // Providers and virtual keys share one namespace; the newer form wins should both exist all the same.
   for (const entry of rows.virtualKeys) {
-    const { row } = entry;
-    const stored = unchanged(former?.providers.get(row.slug), row) ?? compileVirtualKey(entry, opened);
-    madeFrom.set(stored, row);
-    providers.set(row.slug, stored);
+    const { open: _open, openPlace: _openPlace, ...from } = entry;
+    const stored = unchanged(former?.providers.get(entry.row.slug), from) ?? compileVirtualKey(entry, opened);
+    madeFrom.set(stored, from);
+    providers.set(entry.row.slug, stored);
   }
   for (const entry of rows.providers) {
-    const { open: _open, openModel: _openModel, ...from } = entry;
+    const { open: _open, openModel: _openModel, openPlace: _openPlace, ...from } = entry;
     const stored = unchanged(former?.providers.get(entry.row.slug), from) ?? compileProvider(entry, opened);
     madeFrom.set(stored, from);
     providers.set(entry.row.slug, stored);

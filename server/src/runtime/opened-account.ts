@@ -22,7 +22,9 @@ export function openAccount(
   if (!(account instanceof Promise) && !(model instanceof Promise)) return { account, model };
   return Promise.all([account, model]).then(
     ([opened, ofModel]) => ({ account: opened, model: ofModel }),
-    () => {
+    (error: unknown) => {
+      // Of a secret that its manager does not give: the message says what to do.
+      if (error instanceof SluiceError && error.kind === 'out_of_service') throw error;
       throw new SluiceError(
         'out_of_service',
         `The stored credential of ${stored.slug} cannot be opened; its encryption key is missing.`,

@@ -5,6 +5,7 @@ import { systemTenant } from '../auth/tenant.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import { loadPlace } from '../resources/runtime-rows.ts';
+import { NO_MANAGERS } from '../resources/secret-references/manager.ts';
 import { organisationRow, tenantRows, workspaceRow } from '../store/conformance/rows.ts';
 import type { TenantTx } from '../store/ports.ts';
 import { SCHEMA, type TableName } from '../store/schema.ts';
@@ -73,6 +74,7 @@ it('every table is read by a part that hears of its changes, or is listed as rea
 
 /** Parents first. */
 const ROWS = [
+  'secret_references',
   'integrations',
   'integration_models',
   'integration_workspaces',
@@ -93,10 +95,14 @@ it.each(PART_NAMES)('the part %s reads nothing whose changes it does not hear of
     await tx.insert('organisations', organisationRow('o1'));
     for (const id of ['w1', 'w2']) await tx.insert('workspaces', workspaceRow('o1', id));
     const rows = tenantRows('o1', 'w1');
-    for (const table of ROWS) await tx.insert(table, rows[table]);
+    const mapped = [{ target_field: 'key', secret_reference_id: rows.secret_references.slug }];
+    for (const table of ROWS) {
+      const row: object = rows[table];
+      await tx.insert(table, ('secret_mappings' in row ? { ...row, secret_mappings: mapped } : row) as never);
+    }
   });
   const read = new Set<string>();
-  const opened = new OpenedAccounts(systemClock, silentLog);
+  const opened = new OpenedAccounts(NO_MANAGERS, systemClock, silentLog);
   await tables.read(systemTenant('o1'), async (tx) => {
     const place = await loadPlace(tx, 'w1');
     if (place === null) throw new Error('no such workspace');

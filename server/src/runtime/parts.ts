@@ -67,7 +67,7 @@ export const PARTS: { readonly [N in PartName]: Part<Parts[N]> } = {
     },
   },
   accounts: {
-    topics: ['providers', 'integrations', 'virtual_keys'],
+    topics: ['providers', 'integrations', 'virtual_keys', 'secret_references'],
     effect: ({ ids }, { topic, entityId }) => {
       if (ids.has(entityId)) return 'change';
       // An integration that no provider of the workspace uses.

@@ -8,6 +8,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import { loadPlace } from '../resources/runtime-rows.ts';
+import { NO_MANAGERS, type SecretManagers } from '../resources/secret-references/manager.ts';
 import type { Change, Tables } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
 import { ChangeLog } from './change-log.ts';
@@ -64,6 +65,8 @@ interface Entry {
 export interface RuntimeOptions {
   readonly tables: Tables;
   readonly vault: Vault;
+  /** Default: none, which breaks accounts with secret references only. */
+  readonly managers?: SecretManagers;
   readonly clock: Clock;
   readonly log: Log;
   readonly blockInlineConfig: boolean;
@@ -81,7 +84,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   const capacity = options.capacity ?? 10_000;
   const entries = new Map<string, Entry>();
   const organisations = new Map<string, Organisation>();
-  const opened = new OpenedAccounts(options.clock, log);
+  const opened = new OpenedAccounts(options.managers ?? NO_MANAGERS, options.clock, log);
   const compiled = forEachPart(() => 0);
   let generation = 0;
   /** Changes noted so far. */

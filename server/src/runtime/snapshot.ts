@@ -11,6 +11,8 @@ import type { OpenedAccount } from '../resources/runtime-rows.ts';
 import type { BodySettings } from '../resources/settings/settings.ts';
 import type { Opened } from './opened.ts';
 
+export type { OpenedAccount };
+
 /** A stored provider or virtual key, opened and ready to be called. */
 export interface StoredProvider {
   readonly slug: string;

@@ -14,11 +14,13 @@ import type {
   UsageLimit,
 } from './limit-types.ts';
 import { logTables } from './log-tables.ts';
+import { SECRET_REFERENCE_TABLES } from './secret-reference-table.ts';
 import { trainingTables } from './training-tables.ts';
 
 export type { Column, Table } from './column.ts';
 export type * from './guardrail-tables.ts';
 export type * from './limit-types.ts';
+export type { SecretManagerType } from './secret-reference-table.ts';
 
 export type SecretMapping = {
   target_field: string;
@@ -530,6 +532,7 @@ export const SCHEMA = {
     created_by: text(),
     ...audit,
   }),
+  ...SECRET_REFERENCE_TABLES,
   /** Questions whose answers are in the cache, as vectors. */
   answer_vectors: table(['id'], 'organisation', {
     id: text(),

@@ -9,6 +9,7 @@ import { KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../../src/resources/logs/insert.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
+import { SECRET_MANAGERS } from '../../src/resources/secret-references/manager.ts';
 import { Services } from '../../src/resources/services.ts';
 import type { StoredLog, Tables } from '../../src/store/ports.ts';
 import { rowOf } from '../../src/telemetry/log-columns.ts';
@@ -129,7 +130,8 @@ export async function startMatrix(
         .provide(KEPT_LOGS, { store: kept, days: 0 })
         .provide(KEPT_BODIES, { find: async () => null, days: 14 })
         .provide(CUSTOM_LOGS, forgottenLogs)
-        .provide(GATEWAYS, NO_PINGS),
+        .provide(GATEWAYS, NO_PINGS)
+        .provide(SECRET_MANAGERS, { read: async () => ({ object: {} }) }),
     },
     rows: rows(base),
   });

@@ -34,6 +34,7 @@ export type Kind =
   | 'config'
   | 'config_version'
   | 'deployment'
+  | 'secret_reference'
   | 'integration'
   | 'shared_integration'
   | 'provider'
@@ -59,6 +60,7 @@ export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
   'newcomer',
   'invite',
   'deployment',
+  'secret_reference',
   'shared_integration',
 ]);
 
@@ -112,6 +114,7 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       config: named('pc'),
       config_version: { id: newId() },
       deployment: named('dp'),
+      secret_reference: named('sr'),
       integration: named('in'),
       shared_integration: { id: newId(), slug: `sh-${shared}` },
       provider: named('pr'),
@@ -699,6 +702,25 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       mcp_server_id: t.objects.mcp_server.id,
       run_on: ['beforeToolCall'],
       capability_ids: [`capability-${t.canary}`],
+      ...stamps,
+    },
+  ],
+  secret_references: (t) => [
+    {
+      id: t.objects.secret_reference.id,
+      organisation_id: t.organisationId,
+      slug: t.objects.secret_reference.slug ?? '',
+      name: `Secret reference ${t.canary}`,
+      description: t.canary,
+      manager_type: 'hashicorp_vault',
+      auth_config: { vault_auth_type: 'token', vault_addr: 'https://vault.example' },
+      secret_auth_config: null,
+      secret_path: `secret/data/${t.canary}`,
+      secret_key: null,
+      allowed_workspaces: null,
+      tags: { team: t.canary },
+      status: 'active',
+      created_by: `by-${t.canary}`,
       ...stamps,
     },
   ],

@@ -130,6 +130,25 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
     [
       ['list', 'GET', '', 'list'],
       ['create', 'POST', '', 'create'],
+      ['read', 'GET', '/:id', 'read'],
+      ['update', 'PUT', '/:id', 'update'],
+      ['delete', 'DELETE', '/:id', 'delete'],
+      ['test', 'POST', '/:id/test', 'update'],
+    ] as const
+  ).map(
+    ([verb, method, path, scope]) =>
+      [
+        `secret_references.${verb}`,
+        method,
+        `/secret-references${path}`,
+        `/secret-references${path.replace(':id', ID)}`,
+        [`secret_references.${scope}`],
+      ] as const,
+  ),
+  ...(
+    [
+      ['list', 'GET', '', 'list'],
+      ['create', 'POST', '', 'create'],
       ['read', 'GET', '/:guardrailId', 'read'],
       ['update', 'PUT', '/:guardrailId', 'update'],
       ['delete', 'DELETE', '/:guardrailId', 'delete'],

@@ -16,6 +16,7 @@ const PORT_FILES = new Set([
   'log-tables.ts',
   'training-tables.ts',
   'feedback-table.ts',
+  'secret-reference-table.ts',
   'vault.ts',
 ]);
 

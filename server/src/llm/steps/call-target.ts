@@ -6,6 +6,7 @@ import { outcomeOf } from '../relay/attempt-result.ts';
 import { headerOf } from '../relay/response-inspection.ts';
 import { MAX_ATTEMPTS, mayFollow, noteBreak, resumablePrefix } from '../relay/retry-eligibility.ts';
 import { namesStatus } from '../relay/rules.ts';
+import { renewedTarget } from '../renew-credential.ts';
 import type { FailedResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
 import { prepare } from './prepare.ts';
@@ -15,7 +16,8 @@ const MAX_WAIT_MS = 60_000;
 
 /** Calls the target, again where the config allows it and nothing reached the client yet; the last result counts. */
 export async function callTarget(x: Exchange): Promise<void> {
-  const target = x.attempt.requireTarget();
+  let target = x.attempt.requireTarget();
+  let renewed: Target | null = null;
   x.capture ??= beginCapture(x);
   // What it is handed may still be read after the request.
   if (x.execution !== null && target.provider.local !== undefined) x.execution.local = true;
@@ -24,6 +26,16 @@ export async function callTarget(x: Exchange): Promise<void> {
     // Events shown by then belong to what is asked for next.
     if (resumablePrefix(x.outcome) !== null) await prepare(x);
     const result = await attempt(x, target, x.attempt.requirePrepared());
+    if (renewed === null && result.kind === 'answered' && target.stored?.account.renew !== undefined) {
+      renewed = await renewedTarget(x, target, result);
+      if (renewed !== null) {
+        target = renewed;
+        x.attempt.target = target;
+        await prepare(x);
+        tries -= 1;
+        continue;
+      }
+    }
     const wait = result.kind === 'done' ? null : waitAfter(x, target, result, tries);
     if (wait === null) {
       x.attempt.result = result;

@@ -30,7 +30,7 @@ export function awsRegion(context: AccessContext): string {
  * `amazonaws.com`: machines, balancers and functions of customers have names there too.
  */
 export const AWS_HOSTS =
-  /^(?:[a-z0-9.-]+\.)?(?:bedrock|bedrock-runtime|s3|sts)(?:-fips)?\.[a-z]{2}(?:-[a-z]+)+-[0-9]\.(?:(?:vpce\.)?amazonaws\.com(?:\.cn)?|api\.aws)$/;
+  /^(?:[a-z0-9.-]+\.)?(?:bedrock|bedrock-runtime|s3|secretsmanager|sts)(?:-fips)?\.[a-z]{2}(?:-[a-z]+)+-[0-9]\.(?:(?:vpce\.)?amazonaws\.com(?:\.cn)?|api\.aws)$/;
 
 /** `amazonaws.com`, or that of the China regions. */
 export const domainOf = (region: string): string => (region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com');

@@ -28,6 +28,22 @@ const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
 const TENANT = /^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253}[A-Za-z0-9])?$/;
 const MASKED = ['authorization', 'Bearer ***'];
 
+/** What a token is for. */
+export interface TokenPurpose {
+  /** Without a slash at its end: `https://cognitiveservices.azure.com`. */
+  readonly resource: string;
+  /** Where the server's own identity may go. */
+  readonly hosts: CloudHosts;
+  /** Address of the calls. */
+  readonly to: string;
+}
+
+const purposeOf = (context: AccessContext, audience: Audience): TokenPurpose => ({
+  resource: audienceOf(context.credentials, audience),
+  hosts: AZURE,
+  to: context.base,
+});
+
 interface Token {
   readonly value: string;
   /** Milliseconds since the epoch. */
@@ -90,11 +106,22 @@ function accessToken(mode: string, context: AccessContext, audience: Audience): 
     case 'entra':
       return entraToken(context, required(context, 'azure_entra_client_secret'), scopeOf(context, audience));
     case 'workload':
-      return federatedToken(context, 'azure_workload_tenant_id', 'azure_workload_client_id', audience);
+      return federatedToken(
+        context,
+        required(context, 'azure_workload_tenant_id'),
+        required(context, 'azure_workload_client_id'),
+        purposeOf(context, audience),
+        'azure_workload_tenant_id',
+      );
     case 'entraFederated':
-      return federatedToken(context, 'azure_entra_tenant_id', 'azure_entra_client_id', audience);
+      return federatedToken(
+        context,
+        required(context, 'azure_entra_tenant_id'),
+        required(context, 'azure_entra_client_id'),
+        purposeOf(context, audience),
+      );
     case 'managed':
-      return managedToken(context, audience);
+      return managedToken(context, purposeOf(context, audience));
     default:
       throw new SluiceError('malformed_call', `azure_auth_mode must be one of ${AUTH_MODES.join(', ')}.`, {
         param: 'azure_auth_mode',
@@ -129,7 +156,8 @@ function tokenUrl({ credentials }: AccessContext, tenant: string, param: string)
   throw new SluiceError('malformed_call', `${param} must be the id or the domain of a tenant.`, { param });
 }
 
-function entraToken(context: AccessContext, secret: string, scope: string): Promise<string> {
+/** The token of an app registration, by `azure_entra_tenant_id` and `azure_entra_client_id` of the settings and its secret. */
+export function entraToken(context: AccessContext, secret: string, scope: string): Promise<string> {
   const tenant = required(context, 'azure_entra_tenant_id');
   const client = required(context, 'azure_entra_client_id');
   const url = tokenUrl(context, tenant, 'azure_entra_tenant_id');
@@ -139,13 +167,14 @@ function entraToken(context: AccessContext, secret: string, scope: string): Prom
 }
 
 /** The assertion is the token the platform gives this server; the operator decides whether accounts may use it. */
-function federatedToken(
+export function federatedToken(
   context: AccessContext,
-  tenantName: string,
-  clientName: string,
-  audience: Audience,
+  tenant: string,
+  client: string,
+  { resource, hosts, to }: TokenPurpose,
+  tenantParam = 'azure_entra_tenant_id',
 ): Promise<string> {
-  const ambient = ambientFor(context, context.base, AZURE);
+  const ambient = ambientFor(context, to, hosts);
   const path = ambient?.variable('AZURE_FEDERATED_TOKEN_FILE');
   if (ambient === undefined || path === undefined || path === '') {
     throw unavailable(
@@ -153,10 +182,7 @@ function federatedToken(
       'let the operator run it with AZURE_FEDERATED_TOKEN_FILE and allow accounts its identity',
     );
   }
-  const tenant = required(context, tenantName);
-  const client = required(context, clientName);
-  const url = tokenUrl(context, tenant, tenantName);
-  const resource = audienceOf(context.credentials, audience);
+  const url = tokenUrl(context, tenant, tenantParam);
   return context.tokens.get(`azure federated ${url.origin} ${resource} ${tenant} ${client}`, async () => {
     const assertion = (await ambient.file(path)).trim();
     return clientCredentials(context, url, `${resource}/.default`, {
@@ -167,8 +193,9 @@ function federatedToken(
   });
 }
 
-function managedToken(context: AccessContext, audience: Audience): Promise<string> {
-  const ambient = ambientFor(context, context.base, AZURE);
+/** The token of the managed identity that the platform gives this server. */
+export function managedToken(context: AccessContext, { resource, hosts, to }: TokenPurpose): Promise<string> {
+  const ambient = ambientFor(context, to, hosts);
   const endpoint = ambient?.variable('IDENTITY_ENDPOINT');
   const header = ambient?.variable('IDENTITY_HEADER');
   if (endpoint === undefined || header === undefined || !URL.canParse(endpoint)) {
@@ -180,7 +207,6 @@ function managedToken(context: AccessContext, audience: Audience): Promise<strin
   }
   const client = textSetting(context.credentials, 'azure_managed_client_id');
   const url = new URL(endpoint);
-  const resource = audienceOf(context.credentials, audience);
   url.searchParams.set('resource', resource);
   url.searchParams.set('api-version', '2019-08-01');
   if (client !== undefined) url.searchParams.set('client_id', client);

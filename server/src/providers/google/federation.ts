@@ -13,9 +13,13 @@ import type { AccessContext, AmbientIdentity } from '../training.ts';
 import { integerOf, invalidAnswer, textOf } from '../training-calls.ts';
 import { CLOUD_SCOPE, exchangeFailure, type FreshToken } from './tokens.ts';
 
-/** Vertex AI, also over Private Service Connect. An account without a custom host reaches Cloud Storage beside it. */
+/**
+ * Vertex AI, also over Private Service Connect, and Secret Manager. An account without a custom host reaches Cloud Storage
+ * beside it.
+ */
 const GOOGLE_CLOUD: CloudHosts = {
-  hosts: /^(?:(?:[a-z0-9-]+-)?aiplatform|aiplatform(?:\.(?:us|eu)\.rep|-[a-z0-9-]+\.p))\.googleapis\.com$/,
+  hosts:
+    /^(?:(?:[a-z0-9-]+-)?aiplatform|aiplatform(?:\.(?:us|eu)\.rep|-[a-z0-9-]+\.p)|secretmanager(?:\.[a-z0-9-]+\.rep)?)\.googleapis\.com$/,
   title: 'Google Cloud',
   param: 'vertex_auth_type',
   instead: 'use vertex_auth_type serviceAccount or basic',

@@ -17,6 +17,7 @@ import {
   secretText,
   text,
 } from '../body-fields.ts';
+import { refuse } from '../common.ts';
 import { type Issue, issuesOf } from '../issues.ts';
 
 /** For every provider: a host and headers of one's own, trace context, and OAuth client credentials in place of the key. */
@@ -269,6 +270,33 @@ export function allFields(id: string): Readonly<Record<string, FieldTraits>> {
       { secret: field.secret === true, address: isAddress(field), host: field.host === true },
     ]),
   );
+}
+
+/**
+ * Refuses mappings that would say where calls go while secrets of the account are stored: these go only where they were given
+ * for, and whoever writes into the secret manager would choose that. Throws 400.
+ *
+ * @param fields stored names of the mapped fields, in order
+ */
+export function checkMappedAddresses(id: string, fields: Iterable<string>, secretsStored: boolean): void {
+  if (!secretsStored) return;
+  const known = allFields(id);
+  for (const [index, field] of [...fields].entries()) {
+    if (Object.hasOwn(known, field) && known[field]?.address) {
+      throw refuse(
+        `secret_mappings[${index}].target_field`,
+        `says where calls go, and secrets that are stored go only where they were given for: set ${field} itself, or map the secrets too`,
+      );
+    }
+  }
+}
+
+/** What a secret manager gave for a field, as the field takes it; undefined when it does not fit. */
+export function mappedValue(id: string, field: string, value: unknown): unknown {
+  const schema = field === 'key' ? secretText : eachField(fieldsOf(id)).find(([name]) => name === field)?.[1];
+  if (schema === undefined) return undefined;
+  const parsed = (schema === secretText ? secretText : ready(schema as AccountField).schema).safeParse(value);
+  return parsed.success ? parsed.data : undefined;
 }
 
 function unknownField(id: string, name: string): string {

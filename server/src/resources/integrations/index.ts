@@ -9,6 +9,7 @@ import { defineResource } from '../define.ts';
 import { queryBoolean } from '../fields.ts';
 import { levelOf } from '../kinds/levels.ts';
 import type { Call } from '../resource.ts';
+import { mapsSecrets } from '../secret-references/find.ts';
 import { resourceSpec } from '../spec.ts';
 import { checkModelHosts } from './model-settings.ts';
 import { modelActions } from './models.ts';
@@ -59,6 +60,7 @@ async function presentDetail(row: Integration, call: Call) {
 const MAX_TAGGED = 1_000;
 
 const spec = resourceSpec({
+  refers: [mapsSecrets('integrations', 'integration')],
   name: 'integrations',
   tag: 'Integrations',
   table: 'integrations',
@@ -190,7 +192,13 @@ const spec = resourceSpec({
       if (body.key !== undefined) {
         patch.key = body.key === null ? null : await sealKey(call.vault, call.tenant, place(row.id), body.key);
       }
-      if (body.configurations !== undefined || body.secret_mappings !== undefined || body.key === null) {
+      const mapsAlready = (row.secret_mappings?.length ?? 0) > 0;
+      if (
+        body.configurations !== undefined ||
+        body.secret_mappings !== undefined ||
+        body.key === null ||
+        (body.key !== undefined && mapsAlready)
+      ) {
         const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
         const kept = await openSettings(call.vault, call.tenant, place(row.id), row.secret_configurations);
         const checked = await checkAccount(call, row.workspace_id, {

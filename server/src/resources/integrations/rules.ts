@@ -8,7 +8,7 @@ import { checkMappings, freeSlug, refuse, refuseIssues, slugTaken, workspaceOf }
 import { Levels } from '../kinds/levels.ts';
 import type { Call } from '../resource.ts';
 import { isOpenTo } from '../runtime-rows.ts';
-import { checkSettings, fieldNames, type StoredAccount } from './configurations.ts';
+import { checkMappedAddresses, checkSettings, fieldNames, type StoredAccount } from './configurations.ts';
 
 export type Integration = Row<'integrations'>;
 
@@ -50,6 +50,7 @@ export async function checkAccount(call: Call, workspaceId: string | null, input
     ...(input.stored ? { stored: input.stored } : {}),
   });
   if (!checked.ok) throw refuseIssues('configurations', checked.issues);
+  checkMappedAddresses(input.provider, mapped, input.hasKey || Object.keys(checked.secrets).length > 0);
   if (checked.needsKey && !input.hasKey && !mapped.has('key')) {
     throw refuse('key', 'is required with this provider and way of signing in');
   }

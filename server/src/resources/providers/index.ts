@@ -17,10 +17,11 @@ import {
 } from '../common.ts';
 import { defineResource } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
-import { fieldNames } from '../integrations/configurations.ts';
+import { checkMappedAddresses, fieldNames } from '../integrations/configurations.ts';
 import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { action, type Call } from '../resource.ts';
 import { isOpenTo, loadProviders } from '../runtime-rows.ts';
+import { mapsSecrets } from '../secret-references/find.ts';
 import { resourceSpec } from '../spec.ts';
 import { followPatch, type UsageOf, usageOf } from '../usage.ts';
 import { answer, catalogueAnswer, createBody, saved, updateBody } from './schema.ts';
@@ -97,6 +98,7 @@ const catalogue = action({
 });
 
 const spec = resourceSpec({
+  refers: [mapsSecrets('providers', 'provider')],
   name: 'providers',
   tag: 'Providers',
   table: 'providers',
@@ -141,7 +143,9 @@ const spec = resourceSpec({
       const integration = await usableIntegration(call, workspaceId, body.integration_id);
       const slug = body.slug === undefined ? await freeSlug(tx, slugify(body.name)) : await claimSlug(tx, body.slug);
       const fields = fieldNames(integration.ai_provider_id);
-      await checkMappings(tx, workspaceId, body.secret_mappings, 'configurations', fields);
+      const mapped = await checkMappings(tx, workspaceId, body.secret_mappings, 'configurations', fields);
+      // The rest of the account is the integration's, whose secrets go where that says.
+      checkMappedAddresses(integration.ai_provider_id, mapped, true);
       const now = call.clock.now();
       const row: ProviderRow = {
         id: uuidv7(call.clock),

@@ -19,7 +19,7 @@ import {
 } from '../common.ts';
 import { defineResource } from '../define.ts';
 import { queryBoolean } from '../fields.ts';
-import { checkSettings, type StoredAccount } from '../integrations/configurations.ts';
+import { checkMappedAddresses, checkSettings, type StoredAccount } from '../integrations/configurations.ts';
 import { checkProvider } from '../integrations/rules.ts';
 import {
   type AccountPlace,
@@ -31,6 +31,7 @@ import {
 } from '../integrations/secrets.ts';
 import { limitPatch, presentLimits, resets } from '../limits.ts';
 import { action, type Call } from '../resource.ts';
+import { mapsSecrets } from '../secret-references/find.ts';
 import { resourceSpec } from '../spec.ts';
 import { followPatch, moveUsage, type UsageOf, usageOf } from '../usage.ts';
 import { createBody, detail, item, migrateBody, updateBody } from './schema.ts';
@@ -100,6 +101,8 @@ async function checkAccount(
       checked.issues.map((issue) => ({ ...issue, path: shownPath(issue.path) })),
     );
   }
+  const fields = [...mapped].map(storedName);
+  checkMappedAddresses(provider, fields, more.hasKey || Object.keys(checked.secrets).length > 0);
   if (checked.needsKey && !more.hasKey && !mapped.has('key')) throw refuse('key', 'is required with this provider');
   return checked;
 }
@@ -213,6 +216,7 @@ function integrationMappings(mappings: KeyRow['secret_mappings']): KeyRow['secre
 }
 
 const spec = resourceSpec({
+  refers: [mapsSecrets('virtual_keys', 'virtual key')],
   name: 'virtual_keys',
   tag: 'Virtual keys',
   table: 'virtual_keys',
@@ -283,7 +287,8 @@ const spec = resourceSpec({
       if (body.note !== undefined) patch.note = body.note;
       if (body.key !== undefined) patch.key = await sealKey(vault, tenant, place(row.id), body.key);
       const given = givenSettings(body);
-      if (Object.keys(given).length > 0 || body.secret_mappings !== undefined) {
+      const newKey = body.key !== undefined && (row.secret_mappings?.length ?? 0) > 0;
+      if (Object.keys(given).length > 0 || body.secret_mappings !== undefined || newKey) {
         const settings = { ...row.model_config, ...given };
         const mappings = body.secret_mappings === undefined ? row.secret_mappings : body.secret_mappings;
         const checked = await checkAccount(call, row.ai_provider_id, settings, {

@@ -2,6 +2,7 @@
 import type { Row, TenantTable } from '../schema.ts';
 import { FEEDBACK } from './feedback-row.ts';
 import { LOG_EXPORT } from './log-export-row.ts';
+import { secretReferenceRow } from './secret-reference-row.ts';
 
 const at = { created_at: 1_700_000_000_000, last_updated_at: 1_700_000_000_000 };
 
@@ -579,6 +580,7 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       created_by: `${name}-by`,
       ...at,
     },
+    secret_references: { ...secretReferenceRow(name, workspace), ...own, ...at },
     answer_vectors: {
       id: `${name}-vector`,
       ...inside,

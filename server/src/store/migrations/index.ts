@@ -18,6 +18,7 @@ import { bodyChunks } from './0020-body-chunks.ts';
 import { logExports } from './0022-log-exports.ts';
 import { trafficAlerts } from './0025-traffic-alerts.ts';
 import { sharedLogFiles } from './0026-shared-log-files.ts';
+import { secretReferences } from './0028-secret-references.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
@@ -42,4 +43,5 @@ export const MIGRATIONS: readonly Migration[] = [
   logExports,
   trafficAlerts,
   sharedLogFiles,
+  secretReferences,
 ];

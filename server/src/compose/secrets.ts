@@ -1,0 +1,33 @@
+import { cloudVariable, readCloudFile, readClusterToken, readSecretFile, secretVariable } from '../config.ts';
+import type { EgressGuard } from '../http/egress-guard.ts';
+import { createFetcher } from '../http/fetcher.ts';
+import { createTokenCache } from '../providers/token-cache.ts';
+import type { SecretManagers } from '../resources/secret-references/manager.ts';
+import type { Common } from './common.ts';
+
+/** The readers are loaded with the first secret that is read: most servers never need them. */
+export function secretManagers({ config, clock, lifecycle }: Common, egress: EgressGuard): SecretManagers {
+  const { secrets } = config;
+  const services = {
+    fetcher: lifecycle.own('calls of secret managers', createFetcher({ egress, clock })),
+    egress,
+    clock,
+    tokens: createTokenCache(() => clock.now()),
+    server: {
+      identity: (organisationId: string) =>
+        secrets.identity.some((one) => one === '*' || one === organisationId)
+          ? { variable: cloudVariable, file: readCloudFile }
+          : null,
+      variable: (organisationId: string, name: string) => secretVariable(secrets, organisationId, name),
+      file: (organisationId: string, path: string) => readSecretFile(secrets, organisationId, path),
+      clusterToken: () => readClusterToken(secrets),
+    },
+  };
+  let opened: Promise<SecretManagers> | null = null;
+  return {
+    async read(place) {
+      opened ??= import('../secrets/open.ts').then(({ openSecretManagers }) => openSecretManagers(services));
+      return (await opened).read(place);
+    },
+  };
+}
