@@ -507,7 +507,7 @@ export const VARIABLES = {
   SLUICE_SECRETS_ENV: variable({
     fallback: '',
     allowed:
-      'a comma-separated list of <organisation id>/<VARIABLE>, where * stands at the end of a name or for all organisations',
+      'a comma-separated list of <organisation id>/<VARIABLE>, with * at the end of a name, or for all organisations',
     parse: (text): readonly AllowedVariable[] | undefined => {
       const entries = list(text).map((entry) => {
         const [, organisation, name, open] = /^([^/]+)\/([A-Za-z_][A-Za-z0-9_]{0,254})(\*)?$/.exec(entry) ?? [];

@@ -104,6 +104,7 @@ describe('what others wrote is weighed before it is parsed', () => {
     'resources/guardrails/secrets.ts': OWN,
     'resources/integrations/model-settings.ts': OWN,
     'resources/integrations/secrets.ts': OWN,
+    'resources/secret-references/auth-config.ts': OWN,
     'store/s3/identity.ts': 'what the platform under the server answers',
     'telemetry/bodies/chunk.ts': OWN,
     'telemetry/bodies/frame.ts': OWN,

@@ -2,10 +2,25 @@ import { cloudVariable, readCloudFile, readClusterToken, readSecretFile, secretV
 import type { EgressGuard } from '../http/egress-guard.ts';
 import { createFetcher } from '../http/fetcher.ts';
 import { createTokenCache } from '../providers/token-cache.ts';
-import type { SecretManagers } from '../resources/secret-references/manager.ts';
+import type { SecretContent, SecretManagers, SecretPlace } from '../resources/secret-references/manager.ts';
 import type { Common } from './common.ts';
 
 /** The readers are loaded with the first secret that is read: most servers never need them. */
+class LazyManagers implements SecretManagers {
+  readonly #open: () => Promise<SecretManagers>;
+  #opened: Promise<SecretManagers> | null = null;
+
+  constructor(open: () => Promise<SecretManagers>) {
+    this.#open = open;
+  }
+
+  async read(place: SecretPlace): Promise<SecretContent> {
+    this.#opened ??= this.#open();
+    return (await this.#opened).read(place);
+  }
+}
+
+/** The way to secret managers, with what the operator allows of the server itself. */
 export function secretManagers({ config, clock, lifecycle }: Common, egress: EgressGuard): SecretManagers {
   const { secrets } = config;
   const services = {
@@ -23,11 +38,5 @@ export function secretManagers({ config, clock, lifecycle }: Common, egress: Egr
       clusterToken: () => readClusterToken(secrets),
     },
   };
-  let opened: Promise<SecretManagers> | null = null;
-  return {
-    async read(place) {
-      opened ??= import('../secrets/open.ts').then(({ openSecretManagers }) => openSecretManagers(services));
-      return (await opened).read(place);
-    },
-  };
+  return new LazyManagers(async () => (await import('../secrets/open.ts')).openSecretManagers(services));
 }

@@ -71,7 +71,9 @@ function tokenOf(access: Access, purpose: TokenPurpose): Promise<string> {
   const client = ambient.variable('AZURE_CLIENT_ID');
   // The order of Microsoft's own libraries: the identity of the workload, then that of the machine.
   if (mode === 'default' && ambient.variable('AZURE_FEDERATED_TOKEN_FILE') && tenant && client) {
-    return federatedToken(access, tenant, client, purpose);
+    const settings = { ...access.credentials.settings, tenant, client };
+    const own = { ...access, credentials: { key: null, settings } };
+    return federatedToken(own, { tenant: 'tenant', client: 'client' }, purpose);
   }
   return managedToken(access, purpose);
 }

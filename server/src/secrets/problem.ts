@@ -1,4 +1,4 @@
-/** What is told of a secret that could not be read. Nothing that a manager wrote is in it: managers repeat what they were sent. */
+/** Errors of secrets that could not be read. No text of a manager is in them: managers repeat what they were sent. */
 import { SluiceError } from '../kernel/errors.ts';
 import { isObject, type JsonObject } from '../kernel/json.ts';
 import { retryHintMs } from '../kernel/retry-hint.ts';
@@ -64,7 +64,7 @@ export function failed(
   return new ManagerError(why, 'Check secret_path and auth_config of the reference.');
 }
 
-export const isThrottling = (code: string | null): boolean =>
+const isThrottling = (code: string | null): boolean =>
   code !== null && /^(?:Throttl|TooManyRequests|RequestLimitExceeded|RESOURCE_EXHAUSTED)/.test(code);
 
 /** The JSON object of an answer; empty where it holds none. */

@@ -14,20 +14,14 @@ import type {
   UsageLimit,
 } from './limit-types.ts';
 import { logTables } from './log-tables.ts';
-import { SECRET_REFERENCE_TABLES } from './secret-reference-table.ts';
+import { SECRET_REFERENCE_TABLES, type SecretMapping } from './secret-reference-table.ts';
 import { trainingTables } from './training-tables.ts';
 
 export type { Column, Table } from './column.ts';
 export type * from './guardrail-tables.ts';
 export type * from './limit-types.ts';
-export type { SecretManagerType } from './secret-reference-table.ts';
+export type { SecretManagerType, SecretMapping } from './secret-reference-table.ts';
 
-export type SecretMapping = {
-  target_field: string;
-  secret_reference_id: string;
-  secret_key?: string | null;
-  value_format?: 'json' | 'string' | null;
-};
 export interface KeyDefaults {
   metadata?: Record<string, string>;
   config_id?: string;

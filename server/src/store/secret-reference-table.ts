@@ -4,6 +4,14 @@ import { json, nullable, sealed, table, text, time } from './column.ts';
 /** Where the secrets of references lie. */
 export type SecretManagerType = 'aws_sm' | 'azure_kv' | 'hashicorp_vault' | 'gcp_sm' | 'env' | 'file';
 
+/** That a field of an account is filled by a secret reference. */
+export type SecretMapping = {
+  target_field: string;
+  secret_reference_id: string;
+  secret_key?: string | null;
+  value_format?: 'json' | 'string' | null;
+};
+
 export const SECRET_REFERENCE_TABLES = {
   /** Names for secrets that lie in secret managers. */
   secret_references: table(['id'], 'organisation', {

@@ -44,6 +44,8 @@ const purposeOf = (context: AccessContext, audience: Audience): TokenPurpose => 
   to: context.base,
 });
 
+const ENTRA = { tenant: 'azure_entra_tenant_id', client: 'azure_entra_client_id' } as const;
+
 interface Token {
   readonly value: string;
   /** Milliseconds since the epoch. */
@@ -108,18 +110,11 @@ function accessToken(mode: string, context: AccessContext, audience: Audience): 
     case 'workload':
       return federatedToken(
         context,
-        required(context, 'azure_workload_tenant_id'),
-        required(context, 'azure_workload_client_id'),
+        { tenant: 'azure_workload_tenant_id', client: 'azure_workload_client_id' },
         purposeOf(context, audience),
-        'azure_workload_tenant_id',
       );
     case 'entraFederated':
-      return federatedToken(
-        context,
-        required(context, 'azure_entra_tenant_id'),
-        required(context, 'azure_entra_client_id'),
-        purposeOf(context, audience),
-      );
+      return federatedToken(context, ENTRA, purposeOf(context, audience));
     case 'managed':
       return managedToken(context, purposeOf(context, audience));
     default:
@@ -166,13 +161,15 @@ export function entraToken(context: AccessContext, secret: string, scope: string
   );
 }
 
-/** The assertion is the token the platform gives this server; the operator decides whether accounts may use it. */
+/**
+ * The assertion is the token the platform gives this server; the operator decides whether accounts may use it.
+ *
+ * @param names the settings that hold tenant and client
+ */
 export function federatedToken(
   context: AccessContext,
-  tenant: string,
-  client: string,
+  names: { readonly tenant: string; readonly client: string },
   { resource, hosts, to }: TokenPurpose,
-  tenantParam = 'azure_entra_tenant_id',
 ): Promise<string> {
   const ambient = ambientFor(context, to, hosts);
   const path = ambient?.variable('AZURE_FEDERATED_TOKEN_FILE');
@@ -182,7 +179,9 @@ export function federatedToken(
       'let the operator run it with AZURE_FEDERATED_TOKEN_FILE and allow accounts its identity',
     );
   }
-  const url = tokenUrl(context, tenant, tenantParam);
+  const tenant = required(context, names.tenant);
+  const client = required(context, names.client);
+  const url = tokenUrl(context, tenant, names.tenant);
   return context.tokens.get(`azure federated ${url.origin} ${resource} ${tenant} ${client}`, async () => {
     const assertion = (await ambient.file(path)).trim();
     return clientCredentials(context, url, `${resource}/.default`, {

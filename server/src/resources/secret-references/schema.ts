@@ -93,7 +93,7 @@ export const saved = z.object({ id: z.string(), slug: z.string(), object: z.lite
 
 export const tested = z.object({
   ok: z.boolean().describe('Whether the secret could be read just now.'),
-  problem: z.string().nullable().describe('What is wrong, and what to do.'),
+  problem: z.string().nullable().describe('The failure, and what to do about it.'),
   length: z.number().int().optional().describe('Characters of the secret, where it has 32 or more.'),
   object: z.literal('secret-reference-test'),
 });
