@@ -34,6 +34,8 @@ const RUN: [string, number][] = [
   ['organisation-settings.md', 0],
   ['providers.md', 0],
   ['routing.md', 0],
+  ['secrets-with-clouds.md', 0],
+  ['secrets-with-vault.md', 0],
   ['spend.md', 0],
   ['workspaces.md', 0],
 ];
