@@ -31,6 +31,20 @@ beforeAll(async () => {
   const mine = server.first.workspace_api_key;
   const config = { name: 'saved', config: { provider: 'openai', retry: { attempts: 1 } } };
   made.config = String((await server.admin('POST', '/configs', config, mine)).body.slug);
+  for (const [field, reference] of Object.entries({
+    vault_addr: {
+      manager_type: 'hashicorp_vault',
+      auth_config: { vault_auth_type: 'token', vault_token: 't', vault_addr: 'https://vault.example' },
+      secret_path: 'secret/data/s',
+    },
+    azure_vault_url: {
+      manager_type: 'azure_kv',
+      auth_config: { azure_auth_mode: 'default', azure_vault_url: 'https://own.vault.azure.net' },
+      secret_path: 's',
+    },
+  })) {
+    await server.admin('POST', '/secret-references', { name: field, slug: `of-${field}`, ...reference });
+  }
   made.deployment = String((await server.admin('POST', '/deployments', { name: 'saved' })).body.id);
   made.policy = String((await server.admin('POST', '/policies/usage-limits', policy, mine)).body.id);
 });
@@ -120,6 +134,25 @@ const FIELDS: Record<string, readonly Save[]> = {
       ],
     ]),
   ),
+  ...Object.fromEntries(
+    (['vault_addr', 'azure_vault_url'] as const).flatMap((field): [string, Save[]][] => {
+      const [manager_type, auth, path] =
+        field === 'vault_addr'
+          ? ['hashicorp_vault', { vault_auth_type: 'token', vault_token: 't' }, 'secret/data/s']
+          : ['azure_kv', { azure_auth_mode: 'default' }, 's'];
+      const reference = { name: 'r', manager_type, secret_path: path };
+      return [
+        [
+          `secret_references.create: auth_config.${field}`,
+          [(url) => ['POST', '/secret-references', { ...reference, auth_config: { ...auth, [field]: url } }]],
+        ],
+        [
+          `secret_references.update: auth_config.${field}`,
+          [(url) => ['PUT', `/secret-references/of-${field}`, { auth_config: { ...auth, [field]: url } }]],
+        ],
+      ];
+    }),
+  ),
   'check default.webhook: webhookURL': check('default.webhook', (url) => ({ webhookURL: url })),
   'check default.log: logURL': check('default.log', (url) => ({ logURL: url })),
   'check default.jwt: jwksUri': check('default.jwt', (url) => ({ headerKey: 'x-token', jwksUri: url })),
@@ -166,7 +199,7 @@ it.each(ADDRESSES)('%s takes no address that calls may not go to', async (field)
         method,
         path,
         body,
-        /^\/(admin\/organisation|deployments)/.test(path) ? all : mine,
+        /^\/(admin\/organisation|deployments|secret-references)/.test(path) ? all : mine,
       );
       return { status: answer.status, text: `${path} ${url}: ${JSON.stringify(answer.body)}` };
     };

@@ -88,7 +88,67 @@ const sent = (canary: string) => ({
   },
 });
 
+/** Secret references by their slugs, and for each of their secrets what holds it. */
+const REFERENCES: Readonly<Record<string, object>> = {
+  'sr-vault': {
+    manager_type: 'hashicorp_vault',
+    auth_config: { vault_auth_type: 'token', vault_addr: 'https://vault.example', vault_token: 't' },
+    secret_path: 'secret/data/s',
+  },
+  'sr-aws': {
+    manager_type: 'aws_sm',
+    auth_config: {
+      aws_auth_type: 'accessKey',
+      aws_region: 'eu-central-1',
+      aws_access_key_id: 'a',
+      aws_secret_access_key: 's',
+    },
+    secret_path: 's',
+  },
+  'sr-azure': {
+    manager_type: 'azure_kv',
+    auth_config: { ...entra, azure_entra_client_secret: 's', azure_vault_url: 'https://own.vault.azure.net' },
+    secret_path: 's',
+  },
+  'sr-google': {
+    manager_type: 'gcp_sm',
+    auth_config: { gcp_auth_type: 'serviceAccount', gcp_service_account_json: '{}' },
+    secret_path: 'projects/p/secrets/s',
+  },
+};
+const AUTH_SECRETS: Readonly<Record<string, readonly [slug: string, auth: (canary: string) => object]>> = {
+  vault_token: ['sr-vault', (vault_token) => ({ vault_auth_type: 'token', vault_token })],
+  vault_secret_id: [
+    'sr-vault',
+    (vault_secret_id) => ({ vault_auth_type: 'approle', vault_role_id: 'r', vault_secret_id }),
+  ],
+  vault_jwt: ['sr-vault', (vault_jwt) => ({ vault_auth_type: 'jwt', vault_role: 'r', vault_jwt })],
+  aws_access_key_id: ['sr-aws', (aws_access_key_id) => ({ aws_access_key_id, aws_secret_access_key: 's' })],
+  aws_secret_access_key: ['sr-aws', (aws_secret_access_key) => ({ aws_secret_access_key })],
+  azure_entra_client_secret: ['sr-azure', (azure_entra_client_secret) => ({ azure_entra_client_secret })],
+  gcp_service_account_json: ['sr-google', (canary) => ({ gcp_service_account_json: JSON.stringify(file(canary)) })],
+};
+
 const SAVES: Record<string, readonly Save[]> = {
+  ...Object.fromEntries(
+    Object.entries(AUTH_SECRETS).flatMap(([field, [slug, auth]]): [string, Save[]][] => {
+      const reference = REFERENCES[slug] as { auth_config: object };
+      const whole = (canary: string) => {
+        const { vault_token: _token, ...plain } = reference.auth_config as Record<string, unknown>;
+        return { ...plain, ...auth(canary) };
+      };
+      return [
+        [
+          `secret_references.create: auth_config.${field}`,
+          [(canary) => ['POST', '/secret-references', { name: 'r', ...reference, auth_config: whole(canary) }]],
+        ],
+        [
+          `secret_references.update: auth_config.${field}`,
+          [(canary) => ['PUT', `/secret-references/${slug}`, { auth_config: auth(canary) }]],
+        ],
+      ];
+    }),
+  ),
   ...Object.fromEntries(
     ['request', 'response'].flatMap((part): [string, Save[]][] => [
       [`logs.insert: ${part}.headers.*`, [(canary) => ['POST', '/logs', sent(canary)]]],
@@ -215,7 +275,7 @@ const SAVES: Record<string, readonly Save[]> = {
 
 /** They sound secret and are names of headers, keys of objects, references, rights or ways to sign in. */
 const NO_SECRET =
-  /\.?auth_settings\.|secret_mappings|virtual_key(?:_id)?$|[aA]uth_?(?:mode|type|Mode|Type)$|forward_headers|scopes|\.key$|metadata_schemas|user_api_key_config|workspace_api_key_details|jsonKeys|requiredMetadataKeys|requestParametersCheck|check default\.jwt|oauth_(?:token_endpoint|client_id|scope)$|credentials\.(?:endpoint|region|projectId|domain)$|guardrails\.invoke|policies\.usage-limits\.simulate|filters\.(?:virtual_keys|api_key_ids)$/;
+  /secret_references\.(?:create|update): (?:secret_path|secret_key|auth_config\.(?:aws_(?:region|role_arn|external_id|auth_type)|azure_(?:entra_(?:tenant|client)_id|managed_client_id|vault_url)|vault_(?:addr|namespace|role|role_id|auth_path)))$|\.?auth_settings\.|secret_mappings|virtual_key(?:_id)?$|[aA]uth_?(?:mode|type|Mode|Type)$|forward_headers|scopes|\.key$|metadata_schemas|user_api_key_config|workspace_api_key_details|jsonKeys|requiredMetadataKeys|requestParametersCheck|check default\.jwt|oauth_(?:token_endpoint|client_id|scope)$|credentials\.(?:endpoint|region|projectId|domain)$|guardrails\.invoke|policies\.usage-limits\.simulate|filters\.(?:virtual_keys|api_key_ids)$/;
 const WEBHOOK = /(?:webhook_url|webhookURL|logURL)$/;
 const FIELDS = [
   ...new Set(
@@ -267,6 +327,10 @@ describe.each(['SQLite', 'PostgreSQL'])('on %s', (engine) => {
       mine,
     );
     expect(key.status).toBe(200);
+    for (const [slug, reference] of Object.entries(REFERENCES)) {
+      const answer = await server.admin('POST', '/secret-references', { name: slug, slug, ...reference });
+      expect(answer.status, JSON.stringify(answer.body)).toBe(200);
+    }
     const limit = await server.admin('POST', '/policies/usage-limits', { ...policy, name: CONTROL }, mine);
     Object.assign(ids, { config: made.slug, integration: 'openai-test-integration', virtualKey: 'vk' });
     Object.assign(ids, { policy: limit.body.id, workspace: workspace_id });
@@ -285,7 +349,7 @@ describe.each(['SQLite', 'PostgreSQL'])('on %s', (engine) => {
         canaries.set(canary, field);
         const [method, path, body] = save(canary);
         const { admin_api_key: all, workspace_api_key: mine } = server.first;
-        const key = path.startsWith('/admin') ? all : mine;
+        const key = /^\/(admin|secret-references)/.test(path) ? all : mine;
         const answer = await server.admin(method, path, body, key);
         if (answer.status !== 200) refused.push(`${field}: ${JSON.stringify(answer.body)}`);
         answers.push(JSON.stringify(answer.body));

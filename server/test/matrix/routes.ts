@@ -105,6 +105,14 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   'models[].base_model_slug': null,
   'secret_mappings[].secret_reference_id': 'secret_reference',
   'allowed_workspaces[]': 'workspace',
+  // Names within a secret manager.
+  'auth_config.aws_access_key_id': null,
+  'auth_config.aws_external_id': null,
+  'auth_config.azure_entra_tenant_id': null,
+  'auth_config.azure_entra_client_id': null,
+  'auth_config.azure_managed_client_id': null,
+  'auth_config.vault_role_id': null,
+  'auth_config.vault_secret_id': null,
   'input_guardrails[]': 'guardrail',
   'output_guardrails[]': 'guardrail',
   'defaults.input_guardrails[]': 'guardrail',
@@ -135,6 +143,10 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
 
 /** Fields whose names say that they name something. */
 const NAMES = /(^|_)(ids?|slugs?|users?|config|guardrails)$/;
+
+const mapped = (t: Tenant) => ({
+  secret_mappings: [{ target_field: 'key', secret_reference_id: t.objects.secret_reference.slug ?? '' }],
+});
 
 /** Body of a call that succeeds for whoever may make it, before a channel puts something else into it. */
 const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> = {
@@ -178,17 +190,19 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   'guardrails.invoke': (t) => ({ phase: 'input', text: '{"made":1}', workspace_id: t.workspaceId }),
   'guardrails.mcp-servers.replace': (t) => ({ mcp_servers: { [t.objects.mcp_server.id]: {} } }),
   'guardrails.mcp-servers.update': () => ({ run_on: ['beforeToolCall'] }),
-  'integrations.create': (_t, n) => ({
+  'integrations.create': (t, n) => ({
+    ...mapped(t),
     name: `made ${n}`,
     slug: `made-${n}`,
     ai_provider_id: 'openai',
     key: 'sk-made',
   }),
-  'integrations.update': () => ({ description: 'changed' }),
+  'integrations.update': (t) => ({ ...mapped(t), description: 'changed' }),
   'integrations.models.update': () => ({ models: [{ slug: 'made', enabled: true, is_custom: true }] }),
   'integrations.objects.adopt': (t, n) => ({ workspace: t.workspaceId, kinds: ['file'], ids: [`made-${n}`] }),
   'integrations.workspaces.update': (t) => ({ workspaces: [{ id: t.workspaceId, enabled: true }] }),
   'providers.create': (t, n) => ({
+    ...mapped(t),
     name: `made ${n}`,
     slug: `made-${n}`,
     integration_id: t.objects.integration.slug ?? '',
@@ -204,6 +218,7 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   }),
   'secret_references.update': () => ({ description: 'changed' }),
   'virtual_keys.create': (t, n) => ({
+    ...mapped(t),
     name: `made ${n}`,
     slug: `made-${n}`,
     provider: 'openai',
