@@ -207,7 +207,8 @@ it.each(ADDRESSES)('%s takes no address that calls may not go to', async (field)
       const { status, text } = await tried(bad);
       if (status !== 400) taken.push(text);
     }
-    const { status, text } = await tried('https://h.example/v1');
+    const good = field.endsWith('azure_vault_url') ? 'https://own.vault.azure.net' : 'https://h.example/v1';
+    const { status, text } = await tried(good);
     if (status !== 200) taken.push(`refused: ${text}`);
   }
   expect(taken).toEqual([]);

@@ -225,7 +225,7 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
     key: 'sk-made',
     workspace_id: t.workspaceId,
   }),
-  'virtual_keys.update': () => ({ note: 'changed' }),
+  'virtual_keys.update': (t) => ({ ...mapped(t), note: 'changed' }),
   'virtual_keys.migrate': (t) => ({ virtual_key_id: t.objects.virtual_key.slug ?? '', workspace_id: t.workspaceId }),
   'analytics.what-if': (t) => ({
     ...FIRST_MONTHS,
