@@ -8,6 +8,7 @@
  *   npm run bench -- --only base,sluice --scenarios 1k
  *   npm run bench -- --only base,config,fallback,conditional,loadbalance,cache-hit,cache-miss,semantic-off
  *   npm run bench -- --only base,sluice --against ../before   the same rows of another checkout beside these
+ *   npm run bench -- --only base,sluice,logs   what it costs to keep bodies of requests
  *   npm run bench -- --soak 1000000   memory of Sluice over many requests
  */
 import { execFileSync, fork } from 'node:child_process';
@@ -103,7 +104,7 @@ function option(name: string): string | undefined {
 }
 
 const only = option('only')?.split(',');
-const NAMES = ['base', 'sluice', ...CONFIG_NAMES, 'portkey', 'nginx'];
+const NAMES = ['base', 'sluice', 'logs', ...CONFIG_NAMES, 'portkey', 'nginx'];
 for (const name of only ?? []) if (!NAMES.includes(name)) throw new Error(`no row ${name}: ${NAMES.join(', ')}`);
 
 const TICK_US = 1_000_000 / Number(execFileSync('getconf', ['CLK_TCK']).toString());
@@ -164,7 +165,9 @@ const proxies: Contender[] = [];
 if (wanted('base')) proxies.push(await startBase(upstream));
 const against = option('against');
 for (const from of against === undefined ? [HERE] : [{ root: resolve(against), suffix: ' before' }, HERE]) {
-  if (wanted('sluice')) proxies.push(await startSluice(upstream, from));
+  for (const name of ['sluice', 'logs'] as const) {
+    if (wanted(name)) proxies.push(await startSluice(upstream, from, name));
+  }
   proxies.push(...(await startConfigs(upstream, wanted, from)));
 }
 for (const [name, open] of [

@@ -118,12 +118,15 @@ export async function startBase(upstream: number): Promise<Contender> {
   };
 }
 
-/** Sluice with everything a default start has on: authentication, records in journal and store, prices. */
-export async function startSluice(upstream: number, from: Checkout): Promise<Contender> {
-  const { contender, provider } = await startNode(upstream, from);
+/**
+ * Sluice with everything a default start has on: authentication, records in journal and store, prices. `logs` also keeps the bodies
+ * of its requests, as the organisation of the first run does.
+ */
+export async function startSluice(upstream: number, from: Checkout, name: 'sluice' | 'logs'): Promise<Contender> {
+  const { contender, provider } = await startNode(upstream, from, name === 'logs');
   return {
     ...contender,
-    name: `sluice${from.suffix}`,
+    name: `${name}${from.suffix}`,
     headers: { ...contender.headers, 'x-gateway-provider': `@${provider}` },
   };
 }
@@ -241,7 +244,7 @@ interface Node {
   save(name: string, config: object): Promise<string>;
 }
 
-async function startNode(upstream: number, { root }: Checkout): Promise<Node> {
+async function startNode(upstream: number, { root }: Checkout, bodies = false): Promise<Node> {
   const data = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
   const entry = join(root, 'server/bin/sluice.mjs');
   const child = start(0, [process.execPath, '--max-semi-space-size=8', entry, 'serve'], {
@@ -249,8 +252,8 @@ async function startNode(upstream: number, { root }: Checkout): Promise<Node> {
     SLUICE_PORT: '0',
     SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream}`,
     SLUICE_LOG_LEVEL: 'warn',
-    // As most installations run: the first organisation keeps bodies of requests.
-    SLUICE_LOG_BODIES: process.env.BENCH_BODIES ?? 'never',
+    // The first organisation keeps bodies, others do not: the rows are of those.
+    ...(bodies ? {} : { SLUICE_LOG_BODIES: 'never' }),
     SLUICE_DRAIN_SECONDS: '1',
     SLUICE_ADMIN_REQUESTS_PER_MINUTE: '10000',
   });

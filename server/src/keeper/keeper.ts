@@ -62,8 +62,12 @@ const ENDING = '.parquet';
  * order, two threads hold all of them until the last is sorted, which no memory limit survives. Rows of one group keep theirs.
  */
 const AS_PARQUET = '(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 8192, PRESERVE_ORDER false)';
-/** Bytes that become rows at once: each time costs 30 ms, whatever their number. */
-const BATCH_BYTES = 32 << 20;
+/**
+ * Bytes that become rows at once: each time costs 30 ms, whatever their number. They begin small, so that a keeper that dies over
+ * and over, or has little room on the disk, gets on all the same.
+ */
+const FIRST_BATCH_BYTES = 1 << 20;
+const MOST_BATCH_BYTES = 32 << 20;
 const SORTED = 'ORDER BY "organisation_id", "workspace_id", "time", "id"';
 
 export interface KeeperState {
@@ -102,6 +106,7 @@ export class Keeper {
   #settling: Promise<unknown> = Promise.resolve();
   #settledAt = Number.NEGATIVE_INFINITY;
   #damagedLines = 0;
+  #batchBytes = FIRST_BATCH_BYTES;
   /** The last number of each process's sequence that is in files. */
   readonly #sequences = new Map<string, number>();
   #rejected = 0;
@@ -324,7 +329,7 @@ export class Keeper {
       this.#readers.set(journal, reader);
       for (;;) {
         const before = reader.position;
-        const chunk = await reader.batch(BATCH_BYTES);
+        const chunk = await reader.batch(this.#batchBytes);
         if (chunk === null) break;
         if (chunk.damaged > 0) {
           this.#damagedLines += chunk.damaged;
@@ -335,8 +340,10 @@ export class Keeper {
         const rejected = await this.#tail.add(chunk, known, began).catch((error: unknown) => {
           // They are in no table: a flush must not pass them.
           reader.back(before);
+          this.#batchBytes = FIRST_BATCH_BYTES;
           throw error;
         });
+        this.#batchBytes = Math.min(this.#batchBytes * 2, MOST_BATCH_BYTES);
         if (rejected > 0) {
           this.#rejected += rejected;
           log.error('records do not have the form of a record, they were moved to rejected.ndjson', {

@@ -32,6 +32,8 @@ export interface LogNodeSays {
 }
 
 const BATCH = 20;
+/** The keeper may need longer than the kills leave it: then it is waited for. */
+const MOST_WAITING = 4 << 20;
 /** What takes seconds in a server takes a part of them here: letting go of segments, and waiting after a death. */
 const FASTER = 25;
 const PAUSE_MS = 4;
@@ -77,7 +79,7 @@ new KeptJournal({
 for (let upTo = 0; ; ) {
   keeper.wake();
   // A server refuses requests meanwhile.
-  if (!journal.failing) {
+  if (!journal.failing && journal.depth() < MOST_WAITING) {
     const first = upTo;
     await Promise.all(
       Array.from({ length: BATCH }, (_, i) => {
