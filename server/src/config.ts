@@ -92,6 +92,8 @@ export interface Config {
   readonly batchConcurrency: number;
   /** Days that request logs are kept; 0: for ever. */
   readonly logDays: number;
+  /** Bytes of the disk of a node that log files of all nodes may take. */
+  readonly logsCacheBytes: number;
   /** `never`: no body of any request is kept, whatever organisations, workspaces and keys say. */
   readonly logBodies: 'allowed' | 'never';
   /** Longest kept part of one body, bytes. */
@@ -403,6 +405,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
     batchConcurrency: must(get('SLUICE_BATCH_CONCURRENCY')),
     diskReserve: must(get('SLUICE_DISK_RESERVE')),
     logDays: must(get('SLUICE_LOG_DAYS')),
+    logsCacheBytes: must(get('SLUICE_LOGS_CACHE_BYTES')),
     logBodies: must(get('SLUICE_LOG_BODIES')),
     logBodyBytes: must(get('SLUICE_LOG_BODY_BYTES')),
     bodiesDays: must(get('SLUICE_BODIES_DAYS')),

@@ -453,6 +453,11 @@ export const VARIABLES = {
     allowed: 'a whole number of days from 1 to 36500, or 0 (for ever)',
     parse: whole(0, 36_500),
   }),
+  SLUICE_LOGS_CACHE_BYTES: variable({
+    fallback: String(20 * 1024 ** 3),
+    allowed: 'a whole number of bytes from 67108864 to 9007199254740991',
+    parse: whole(64 * 1024 ** 2, Number.MAX_SAFE_INTEGER),
+  }),
   SLUICE_LOG_BODIES: variable({ fallback: 'allowed', allowed: 'allowed or never', parse: oneOf('allowed', 'never') }),
   SLUICE_LOG_BODY_BYTES: variable({
     fallback: String(256 * 1024),

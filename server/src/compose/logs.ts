@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { systemTenant } from '../auth/tenant.ts';
 import { type Config, certificateVariables } from '../config.ts';
-import { startLeader } from '../jobs/leader.ts';
+import { startLeader, takeLease } from '../jobs/leader.ts';
 import { missingEngine } from '../keeper/engine-package.ts';
 import { importOldLogs, takeOverPositions } from '../keeper/import.ts';
 import { journalsIn } from '../keeper/journal-reader.ts';
@@ -13,6 +13,7 @@ import { KeptJournal } from '../keeper/kept-journal.ts';
 import { LogKeeper } from '../keeper/log-keeper.ts';
 import { NodeLogs } from '../keeper/node-logs.ts';
 import { OldFiles } from '../keeper/old-files.ts';
+import type { SharedCatalogOptions } from '../keeper/shared-catalog.ts';
 import { bodyStore, StoredBodies, type StoredBodiesOptions } from '../keeper/stored-bodies.ts';
 import { storedCatalog } from '../keeper/stored-catalog.ts';
 import { serveKeeper, WorkerKeeper } from '../keeper/worker-keeper.ts';
@@ -28,6 +29,17 @@ const MEMORY_MB = 512;
 const MOST_THREADS = 2;
 const LOOK_AGAIN_MS = 60 * 60_000;
 const LEFT_BEHIND_MS = 5_000;
+/** Of a node that shares its files: others see a record at most five seconds after it was written. */
+const SHARED_FLUSH_MS = 4_000;
+const SHARED_TICK_MS = 1_000;
+const SHARED_START_MS = 1_000;
+const REPLACED_EVERY_MS = 60_000;
+/** Of one node among all, for a merge. */
+const LEAD_MS = 2 * 60_000;
+/** At the end, how long the last records may take to reach the others. */
+const LEAVE_MS = 5_000;
+/** In its name log files are in the blob store: no organisation has such an id. */
+const OF_ALL = 'log-files';
 
 export interface Logs {
   readonly keeper: KeeperClient;
@@ -38,6 +50,8 @@ export interface Logs {
   readonly journal: KeptJournal;
   /** Reads kept bodies. */
   readonly bodies: StoredBodies;
+  /** Gives the last records to the other nodes; within some seconds, and never rejects. */
+  leave(): Promise<void>;
 }
 
 /** The first process of a machine has the keeper, which starts with the first need. The others ask that process. */
@@ -46,17 +60,27 @@ export async function openLogs(common: Common, stores: Stores, journal: Journal,
   const { primary, index } = worker;
   const keptTo = keptToIn(stores.tables);
   const bodies = bodiesOf(common, stores);
-  const own = index === 1 ? lifecycle.own('log keeper', keeperOf(common, stores, bodies)) : null;
+  const shared = index === 1 ? await shareFiles(common, stores) : null;
+  const own = index === 1 ? lifecycle.own('log keeper', keeperOf(common, stores, bodies, shared)) : null;
   if (own !== null) {
     await moveOldLogs(common, stores, own, keptTo);
     const { tables, nodeId: node } = stores;
     lifecycle.own(
       'old log files',
-      new OldFiles({ tables, keeper: own, node, days: config.logDays, elsewhere: config.logs !== null, clock, log }),
+      new OldFiles({
+        tables,
+        keeper: own,
+        node: shared === null ? node : null,
+        days: config.logDays,
+        elsewhere: config.logs !== null,
+        clock,
+        log,
+      }),
     );
     // It says its faults now, and sends what a start before has left.
     if (config.logs !== null) own.wake();
-    if (await hasLeftBehind(common)) clock.after(LEFT_BEHIND_MS, () => own.wake());
+    if (shared !== null) clock.after(SHARED_START_MS, () => own.wake());
+    else if (await hasLeftBehind(common)) clock.after(LEFT_BEHIND_MS, () => own.wake());
     if (primary !== null) serveKeeper(primary, own);
   }
   const keeper = own ?? (primary === null ? null : new WorkerKeeper(primary, clock));
@@ -64,9 +88,59 @@ export async function openLogs(common: Common, stores: Stores, journal: Journal,
   const kept = new KeptJournal({ journal, dir, keptTo, wake: () => keeper.wake(), clock, log });
   // An embedded store has one node.
   const { tables, nodeId } = stores;
-  const store = tables.engine === 'postgres' ? new NodeLogs(keeper, tables, nodeId) : keeper;
+  const alone = tables.engine === 'sqlite' || isShared(common, stores);
+  const store = alone ? keeper : new NodeLogs(keeper, tables, nodeId);
+  const leave = async () => {
+    if (own === null || shared === null) return;
+    const given = own.flush().then(() => (config.workers === 1 ? shared.shared.retire() : undefined));
+    await Promise.race([given.catch(() => undefined), new Promise<void>((resolve) => clock.after(LEAVE_MS, resolve))]);
+  };
   const journalKept = lifecycle.own('kept journal', kept);
-  return { keeper, store, own, journal: journalKept, bodies: new StoredBodies(bodies, keeper) };
+  return { keeper, store, own, journal: journalKept, bodies: new StoredBodies(bodies, keeper), leave };
+}
+
+/** Several nodes read each other's log files where they share a database and a blob store, and no other store has records. */
+function isShared({ config }: Common, { tables }: Stores): boolean {
+  return tables.engine === 'postgres' && config.blobs !== null && config.logs === null;
+}
+
+type Shared = Awaited<ReturnType<typeof openShared>>;
+
+/** The files of all nodes; null where each node has its own. Replaced ones are removed by one node for all. */
+async function shareFiles(common: Common, stores: Stores): Promise<Shared | null> {
+  const { config, clock, log, lifecycle } = common;
+  const { tables, node, nodeId } = stores;
+  if (tables.engine === 'sqlite' || config.logs !== null) return null;
+  if (!isShared(common, stores)) {
+    const other = await tables.systemRead((tx) => tx.find('log_files', { node: { not: nodeId } }));
+    const level = other === undefined ? 'info' : 'warn';
+    log[level]('of several nodes, each answers about the requests that it served unless SLUICE_BLOBS_URL is set');
+    return null;
+  }
+  const shared = await openShared(common, stores);
+  // Its records of the time before its keeper runs are not there yet.
+  await shared.shared.announce(null);
+  const lead = (signal: AbortSignal) => shared.removeReplaced(signal);
+  lifecycle.own(
+    'removal of replaced log files',
+    startLeader({ tables, clock, log, node, name: 'replaced-log-files', everyMs: REPLACED_EVERY_MS, lead }),
+  );
+  return shared;
+}
+
+async function openShared({ config }: Common, { tables, blobs, nodeId, node, storeClock }: Stores) {
+  const { removeReplaced, sharedCatalog } = await import('../keeper/shared-catalog.ts');
+  const { spaceKeeper } = await import('../store/disk/files.ts');
+  const options: SharedCatalogOptions = {
+    tables,
+    blobs,
+    node: nodeId,
+    clock: storeClock,
+    tenant: systemTenant(OF_ALL),
+    hasSpace: spaceKeeper(config.dataDir, config.diskReserve),
+    lead: () => takeLease(tables, 'log-files', node, LEAD_MS),
+  };
+  return { ...sharedCatalog(options), removeReplaced: (signal: AbortSignal) => removeReplaced(options, signal) };
 }
 
 function bodiesOf({ clock }: Common, { tables, blobs, vault }: Stores): StoredBodiesOptions {
@@ -74,7 +148,18 @@ function bodiesOf({ clock }: Common, { tables, blobs, vault }: Stores): StoredBo
   return { blobs, tables, keys: vault, clock, tenantOf: systemTenant, segmentKey };
 }
 
-function keeperOf({ config, clock, log }: Common, { tables, nodeId }: Stores, bodies: StoredBodiesOptions): LogKeeper {
+function keeperOf(
+  { config, clock, log }: Common,
+  { tables, nodeId }: Stores,
+  bodies: StoredBodiesOptions,
+  shared: Shared | null,
+): LogKeeper {
+  const asShared = shared && {
+    shared: shared.shared,
+    cacheBytes: config.logsCacheBytes,
+    flushMs: SHARED_FLUSH_MS,
+    tickMs: SHARED_TICK_MS,
+  };
   return new LogKeeper({
     node: nodeId,
     dir: join(config.dataDir, 'logs'),
@@ -82,7 +167,8 @@ function keeperOf({ config, clock, log }: Common, { tables, nodeId }: Stores, bo
     workers: config.workers,
     memoryMb: MEMORY_MB,
     threads: Math.min(MOST_THREADS, availableParallelism()),
-    catalog: storedCatalog(tables, nodeId, clock),
+    catalog: shared ?? storedCatalog(tables, nodeId, clock),
+    ...asShared,
     bodies: bodyStore(bodies),
     clock,
     log,

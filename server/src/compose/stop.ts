@@ -53,6 +53,7 @@ export function stopOf({ clock, lifecycle }: Common, { front, gateway, spools, s
       await Promise.all([journal.sync(), settlements.sync()]);
       // The next start ships the lines that are not in the store by then. Records stay in their journal.
       await Promise.race([settlements.drain(), new Promise<void>((resolve) => clock.after(SHIP_MS, resolve))]);
+      await spools.logs.leave();
       await lifecycle.close();
     },
   };

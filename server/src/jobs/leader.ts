@@ -23,7 +23,7 @@ export interface LeaderOptions {
 }
 
 /** Takes the lease when it is free, has ended or is ours already. */
-async function takeLease(tables: Tables, name: string, holder: string, leaseMs: number): Promise<boolean> {
+export async function takeLease(tables: Tables, name: string, holder: string, leaseMs: number): Promise<boolean> {
   const now = await tables.now();
   try {
     return await tables.systemWrite(async (tx) => {

@@ -17,7 +17,7 @@ import type { Services } from '../resources/services.ts';
 import type { Blobs, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { ExportFieldId, ExportFile, LogExporter } from '../telemetry/log-export.ts';
-import type { LogStore } from '../telemetry/log-query.ts';
+import type { LogCoverage, LogStore } from '../telemetry/log-query.ts';
 import type { Claim } from './claim.ts';
 import type { Turn, Work } from './scheduler.ts';
 
@@ -274,7 +274,7 @@ export async function sweepExports(
   }
 }
 
-function merged(known: Export['incomplete'], more: readonly { from: number; to: number }[]): Export['incomplete'] {
+function merged(known: Export['incomplete'], more: LogCoverage['incomplete']): Export['incomplete'] {
   const fresh = more.filter(({ from, to }) => !known.some((one) => one.from === from && one.to === to));
   return [...known, ...fresh];
 }

@@ -8,12 +8,16 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import { syncDirectory } from '../store/disk/files.ts';
 import type { LogCoverage } from '../telemetry/log-query.ts';
-import type { LogCatalog, LogFile, LogPosition } from './catalog.ts';
+import type { LogCatalog, LogFile, LogPosition, SharedLogFiles } from './catalog.ts';
 import { NO_CHANGE, UNFINISHED } from './catalog.ts';
 import { type Connection, type Engine, literal, rowsOf } from './engine.ts';
 import { JournalReader, journalsIn } from './journal-reader.ts';
+import { byDay, MERGE_FILES, someOf } from './merge-plan.ts';
+import { Pins } from './pins.ts';
 import { type Pinned, relationOf } from './queries.ts';
 import { type Elsewhere, Sender } from './sender.ts';
+import { SharedFiles } from './shared-files.ts';
+import { SharedMerge } from './shared-merge.ts';
 import { LogTail } from './tail.ts';
 
 export interface KeeperOptions {
@@ -38,6 +42,8 @@ export interface KeeperOptions {
   readonly flushMs?: number;
   /** Where files go that do not stay here; null: they stay. */
   readonly elsewhere?: Elsewhere | null;
+  /** The files of all nodes, and the bytes that they may take of this disk; null: this node has its own alone. */
+  readonly shared?: { readonly store: SharedLogFiles; readonly cacheBytes: number } | null;
 }
 
 const FLUSH_RECORDS = 200_000;
@@ -50,10 +56,10 @@ const SENT_MS = 5_000;
 const SETTLED_MS = 1_000;
 /** Files that could not be sent take so much of the disk; then records stay in the journals, which have a bound. */
 const MOST_WAITING_BYTES = 1 << 30;
-const MERGE_FILES = 8;
-const MERGE_RECORDS = 2_000_000;
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
+/** A record that may be recorded again is of the last days. */
+const KNOWN_MS = 2 * DAY_MS;
 /** A question waits no longer than this for what is not read yet. */
 const PATIENCE_MS = 2_000;
 const ENDING = '.parquet';
@@ -83,6 +89,7 @@ export interface KeeperState {
 
 export class Keeper {
   readonly #options: Required<KeeperOptions>;
+  readonly #shared: SharedFiles | null;
   readonly #connection: Connection;
   readonly #readers = new Map<string, JournalReader>();
   /** Where each journal is read from after a restart. */
@@ -91,9 +98,7 @@ export class Keeper {
   #tail: LogTail;
   /** What is being written to a file: still asked, not added to. */
   #leaving: LogTail | null = null;
-  /** How many questions read a file or a table, and what is to be done with it once none does. */
-  readonly #pins = new Map<string, number>();
-  readonly #doomed = new Map<string, () => Promise<unknown>>();
+  readonly #pins: Pins;
   #work: Promise<unknown> = Promise.resolve();
   #reading: Promise<void> | null = null;
   /** The one behind it. */
@@ -105,6 +110,10 @@ export class Keeper {
   readonly #sender: Sender | null;
   #settling: Promise<unknown> = Promise.resolve();
   #settledAt = Number.NEGATIVE_INFINITY;
+  #delivering: Promise<void> | null = null;
+  readonly #sharedMerge: SharedMerge | null;
+  /** Files of the blob store whose bytes on this disk could not be read once. */
+  readonly #suspects = new Set<string>();
   #damagedLines = 0;
   #batchBytes = FIRST_BATCH_BYTES;
   /** The last number of each process's sequence that is in files. */
@@ -113,6 +122,33 @@ export class Keeper {
 
   private constructor(options: Required<KeeperOptions>, connection: Connection, tail: LogTail) {
     this.#options = options;
+    this.#pins = new Pins(options.log);
+    const { shared, node, dir, clock, log } = options;
+    this.#shared =
+      shared &&
+      new SharedFiles({
+        ...shared,
+        node,
+        clock,
+        log,
+        pathOf: (id) => this.#pathOf(id),
+        unfinishedOf: (id) => join(dir, id + UNFINISHED),
+        isPinned: (id) => this.#pins.has(id),
+      });
+    this.#sharedMerge =
+      shared &&
+      this.#shared &&
+      new SharedMerge({
+        files: this.#shared,
+        store: shared.store,
+        engine: options.engine,
+        hold: (ids) => this.#pins.hold(ids),
+        write: (rows, day, level, connection) => this.#write(rows, day, level, connection),
+        replace: (old, add) => this.#serial(() => this.#replace(old, add)),
+        pathOf: (id) => this.#pathOf(id),
+        clock,
+        log,
+      });
     this.#connection = connection;
     this.#tail = tail;
     this.#sender =
@@ -131,6 +167,7 @@ export class Keeper {
     const all = {
       flushBytes: FLUSH_BYTES,
       elsewhere: null,
+      shared: null,
       ...(options.elsewhere
         ? { flushRecords: SENT_RECORDS, flushMs: SENT_MS }
         : { flushRecords: FLUSH_RECORDS, flushMs: FLUSH_MS }),
@@ -143,10 +180,12 @@ export class Keeper {
     keeper.#files = [...files];
     for (const position of positions) keeper.#kept.set(position.journal, position);
     const known = new Set(files.map(({ id }) => id + ENDING));
-    for (const name of await readdir(all.dir)) {
+    const there = await readdir(all.dir);
+    for (const name of there) {
       const ours = name.endsWith(ENDING) || name.endsWith(UNFINISHED);
       if (ours && !known.has(name)) await unlink(join(all.dir, name));
     }
+    for (const file of files) if (there.includes(file.id + ENDING)) keeper.#shared?.keep(file);
     return keeper;
   }
 
@@ -168,9 +207,11 @@ export class Keeper {
     const { clock } = this.#options;
     const since = this.#tail.since;
     if (since !== null && clock.now() - since >= this.#limits().flushMs) {
-      await this.flush();
+      await this.#flushNow();
+      void this.#deliver();
       return true;
     }
+    void this.#deliver();
     // Half a line of a process that was killed while it wrote must not wait here for ever.
     if (this.#tail.records === 0) await this.#serial(() => this.#flush());
     // A file is sent as it is: one that was made of it would be stored beside it.
@@ -181,6 +222,18 @@ export class Keeper {
 
   /** Everything that is written by now goes to files. */
   async flush(): Promise<void> {
+    await this.#flushNow();
+    await this.#delivering;
+    await this.#deliver();
+  }
+
+  /** Resolves when nothing is under way beside the ticks: no upload, no merge. */
+  async settled(): Promise<void> {
+    await this.#delivering;
+    await this.#sharedMerge?.settled();
+  }
+
+  async #flushNow(): Promise<void> {
     await this.#readNow();
     await this.#serial(() => this.#flush());
   }
@@ -191,14 +244,25 @@ export class Keeper {
     const asked = clock.now();
     await Promise.race([this.#readNow(), new Promise<void>((resolve) => clock.after(PATIENCE_MS, resolve))]);
     const files = this.#files.filter(({ minTime, maxTime }) => maxTime >= from && minTime < to);
-    const good = files.filter(({ damaged }) => !damaged);
+    const asWritten = this.#completeTo;
+    let good = files.filter(({ damaged }) => !damaged);
     const tails = [this.#tail, this.#leaving].filter((tail) => tail !== null && tail.records > 0) as LogTail[];
     // An empty table: a relation needs at least one.
     if (tails.length === 0) tails.push(this.#tail);
     const names = [...good.map(({ id }) => id), ...tails.map(({ name }) => name)];
-    for (const name of names) this.#pins.set(name, (this.#pins.get(name) ?? 0) + 1);
-    let released = false;
+    const release = this.#pins.hold(names);
+    const shared = this.#shared;
+    let lacking: LogFile[] = [];
+    if (shared !== null) {
+      await shared.bring(good);
+      lacking = good.filter(({ id }) => !shared.has(id));
+      good = good.filter(({ id }) => shared.has(id));
+    }
+    const completeTo = Math.min(asked, asWritten);
+    const coverage = shared?.coverage(from, to, completeTo, lacking) ?? { completeTo, incomplete: [] };
+    const unread = files.filter(({ damaged }) => damaged);
     return {
+      shared: shared !== null,
       files: good.map(({ id, minTime, maxTime, records }) => ({
         path: this.#pathOf(id),
         minTime,
@@ -206,15 +270,9 @@ export class Keeper {
         rows: records,
       })),
       tails: tails.map(({ name }) => name),
-      completeTo: Math.min(asked, this.#completeTo),
-      incomplete: files
-        .filter(({ damaged }) => damaged)
-        .map(({ minTime, maxTime }) => ({ from: minTime, to: maxTime })),
-      release: () => {
-        if (released) return;
-        released = true;
-        for (const name of names) this.#unpin(name);
-      },
+      completeTo: coverage.completeTo,
+      incomplete: [...unread.map(({ minTime, maxTime }) => ({ from: minTime, to: maxTime })), ...coverage.incomplete],
+      release,
     };
   }
 
@@ -241,17 +299,26 @@ export class Keeper {
   async findDamaged(): Promise<boolean> {
     const damaged: string[] = [];
     const connection = await this.#options.engine.connect();
-    for (const { id, damaged: known } of this.#files) {
-      if (known) continue;
+    let fetchedAgain = false;
+    for (const { id, damaged: known, place } of this.#files) {
+      if (known || (this.#shared !== null && !this.#shared.has(id))) continue;
       const sql = `SELECT count(*) FROM (SELECT * FROM read_parquet(${literal(this.#pathOf(id))}))`;
       const whole = await rowsOf(connection, { sql, values: [] }).then(
         () => true,
         () => false,
       );
-      if (!whole) damaged.push(id);
+      if (whole) continue;
+      if (this.#shared === null || place === 'disk' || this.#suspects.has(id)) damaged.push(id);
+      else {
+        // The copy on this disk may be at fault: the next question brings another one.
+        this.#suspects.add(id);
+        this.#shared.forget(id);
+        await unlink(this.#pathOf(id)).catch(() => undefined);
+        fetchedAgain = true;
+      }
     }
     connection.closeSync();
-    if (damaged.length === 0) return false;
+    if (damaged.length === 0) return fetchedAgain;
     this.#options.log.error('files of logs cannot be read and are left out of answers', { files: damaged });
     await this.#options.catalog.commit({ ...NO_CHANGE, damaged });
     this.#files = this.#files.map((file) => (damaged.includes(file.id) ? { ...file, damaged: true } : file));
@@ -261,8 +328,8 @@ export class Keeper {
   /** Removes the files whose records are all from before a time. Answers how many records went. */
   forgetBefore(time: number): Promise<number> {
     return this.#serial(async () => {
-      const old = this.#files.filter(({ maxTime }) => maxTime < time);
-      if (old.length === 0) return 0;
+      const old = this.#files.filter((file) => file.maxTime < time && this.#mayReplace(file));
+      if (old.length === 0 || (this.#shared !== null && !(await this.#shared.lead()))) return 0;
       await this.#replace(old, []);
       return old.reduce((sum, { records }) => sum + records, 0);
     });
@@ -270,6 +337,7 @@ export class Keeper {
 
   async close(): Promise<void> {
     await this.#work.catch(() => undefined);
+    await this.settled();
     this.#connection.closeSync();
   }
 
@@ -323,6 +391,7 @@ export class Keeper {
     const { spool, flushBytes, clock, log } = this.#options;
     const began = clock.now();
     if (this.#sender !== null && this.state.waitingBytes >= MOST_WAITING_BYTES) return;
+    await this.#readNews();
     for (const found of await journalsIn(spool)) {
       const { journal } = found;
       const reader = this.#readers.get(journal) ?? new JournalReader(found, this.#kept.get(journal) ?? null);
@@ -336,13 +405,14 @@ export class Keeper {
           log.error('journal lines are damaged and skipped', { journal, lines: chunk.damaged });
         }
         if (chunk.records === 0) continue;
-        const known = relationOf(this.#goodFiles(), []);
-        const rejected = await this.#tail.add(chunk, known, began).catch((error: unknown) => {
-          // They are in no table: a flush must not pass them.
-          reader.back(before);
-          this.#batchBytes = FIRST_BATCH_BYTES;
-          throw error;
-        });
+        const rejected = await this.#tail
+          .add(chunk, () => this.#known(), began)
+          .catch((error: unknown) => {
+            // They are in no table: a flush must not pass them.
+            reader.back(before);
+            this.#batchBytes = FIRST_BATCH_BYTES;
+            throw error;
+          });
         this.#batchBytes = Math.min(this.#batchBytes * 2, MOST_BATCH_BYTES);
         if (rejected > 0) {
           this.#rejected += rejected;
@@ -354,6 +424,50 @@ export class Keeper {
       }
     }
     this.#completeTo = began;
+    if (this.#tail.records === 0) this.#flushedTo = began;
+  }
+
+  /** What other nodes have changed in the list. Without an answer of the control store it stays as it was. */
+  async #readNews(): Promise<void> {
+    const shared = this.#shared;
+    if (shared === null) return;
+    try {
+      const apply = await shared.news();
+      if (apply === null) return;
+      const before = this.#files;
+      this.#files = apply(before);
+      const listed = new Set(this.#files.map(({ id }) => id));
+      for (const { id } of before) if (!listed.has(id)) this.#leave(id);
+    } catch (error) {
+      this.#options.log.debug('the list of log files could not be read', { error });
+    }
+  }
+
+  /** Files in which a record may be that is recorded again: those of all nodes are brought first. */
+  async #known(): Promise<string> {
+    const since = this.#options.clock.now() - KNOWN_MS;
+    await this.#shared?.bring(this.#files.filter(({ maxTime, damaged }) => !damaged && maxTime >= since));
+    return relationOf(this.#goodFiles(), []);
+  }
+
+  /** Gives what this node has written to all; a turn at a time. */
+  #deliver(): Promise<void> {
+    const shared = this.#shared;
+    if (shared === null) return Promise.resolve();
+    if (this.#delivering !== null) return this.#delivering;
+    const own = this.#files.filter(({ place, node }) => place === 'disk' && node === this.#options.node);
+    const given = (id: string) => {
+      this.#files = this.#files.map((file) => (file.id === id ? { ...file, place: 'store' } : file));
+    };
+    this.#delivering = shared.deliver(own, this.#flushedTo, given).finally(() => {
+      this.#delivering = null;
+    });
+    return this.#delivering;
+  }
+
+  /** What another node has on its own disk is for that node. */
+  #mayReplace({ place, node }: LogFile): boolean {
+    return this.#shared === null || place === 'store' || node === this.#options.node;
   }
 
   /** The tail becomes a file of each day it has records of. Files and places in the journals are noted at once. */
@@ -369,6 +483,7 @@ export class Keeper {
       this.#flushedTo = readTo;
       return;
     }
+    if (this.#shared?.isFull) throw new Error('log files that no other node can read yet have reached their limit');
     this.#leaving = tail;
     this.#tail = await LogTail.make(this.#connection, this.#options.dir);
     try {
@@ -380,6 +495,7 @@ export class Keeper {
       await this.#options.catalog.commit({ ...NO_CHANGE, add, moved, hours });
       await this.#countGaps(tail);
       this.#files = [...this.#files, ...add];
+      for (const file of add) this.#shared?.keep(file);
       this.#leaving = null;
       this.#flushedTo = readTo;
     } catch (error) {
@@ -388,7 +504,7 @@ export class Keeper {
       this.#leaving = null;
       throw error;
     } finally {
-      this.#doom(tail.name, () => tail.drop());
+      this.#pins.remove(tail.name, () => tail.drop());
     }
     for (const { to } of moved) this.#kept.set(to.journal, to);
     for (const { to } of moved) {
@@ -398,11 +514,11 @@ export class Keeper {
   }
 
   /** A temporary file, its bytes on the disk, then its name, then the name on the disk. */
-  async #write(rows: string, day: number, level: number): Promise<LogFile> {
+  async #write(rows: string, day: number, level: number, connection = this.#connection): Promise<LogFile> {
     const { dir, newId } = this.#options;
     const id = newId();
     const unfinished = join(dir, id + UNFINISHED);
-    await this.#connection.run(`COPY (${rows} ${SORTED}) TO ${literal(unfinished)} ${AS_PARQUET}`);
+    await connection.run(`COPY (${rows} ${SORTED}) TO ${literal(unfinished)} ${AS_PARQUET}`);
     const handle = await open(unfinished, 'r+');
     await handle.sync();
     await handle.close();
@@ -410,7 +526,7 @@ export class Keeper {
     await rename(unfinished, path);
     await syncDirectory(dir);
     const sql = `SELECT min("time") AS a, max("time") AS z, count(*) AS n FROM read_parquet(${literal(path)})`;
-    const [row] = await rowsOf(this.#connection, { sql, values: [] });
+    const [row] = await rowsOf(connection, { sql, values: [] });
     const { size } = await stat(path);
     return {
       id,
@@ -428,6 +544,7 @@ export class Keeper {
 
   /** Makes one file of many of a day: when there are eight, or the day has been over for an hour. */
   #merge(): Promise<boolean> {
+    if (this.#sharedMerge !== null) return Promise.resolve(this.#sharedMerge.begin(this.#files));
     return this.#serial(async () => {
       const now = this.#options.clock.now();
       for (const [day, files] of byDay(this.#files)) {
@@ -447,58 +564,26 @@ export class Keeper {
     const remove = old.map(({ id }) => id);
     await this.#options.catalog.commit({ ...NO_CHANGE, add, remove });
     this.#files = [...this.#files.filter(({ id }) => !remove.includes(id)), ...add];
-    for (const id of remove) this.#doom(id, () => unlink(this.#pathOf(id)));
+    for (const file of add) this.#shared?.keep(file);
+    for (const id of remove) this.#leave(id);
   }
 
-  #doom(name: string, end: () => Promise<unknown>): void {
-    this.#doomed.set(name, end);
-    if (!this.#pins.has(name)) this.#end(name);
-  }
-
-  #unpin(name: string): void {
-    const left = (this.#pins.get(name) ?? 1) - 1;
-    if (left > 0) {
-      this.#pins.set(name, left);
-      return;
-    }
-    this.#pins.delete(name);
-    this.#end(name);
-  }
-
-  #end(name: string): void {
-    const end = this.#doomed.get(name);
-    if (end === undefined) return;
-    this.#doomed.delete(name);
-    void end().catch((error: unknown) => this.#options.log.warn('what logs no longer need stays', { error, name }));
+  /** A file that is in the list no more goes once no question reads it. */
+  #leave(id: string): void {
+    if (this.#shared !== null && !this.#shared.has(id)) return;
+    this.#pins.remove(id, () => {
+      this.#shared?.forget(id);
+      return unlink(this.#pathOf(id));
+    });
   }
 
   #goodFiles(): { path: string }[] {
-    return this.#files.filter(({ damaged }) => !damaged).map(({ id }) => ({ path: this.#pathOf(id) }));
+    const shared = this.#shared;
+    const there = this.#files.filter(({ id, damaged }) => !damaged && (shared === null || shared.has(id)));
+    return there.map(({ id }) => ({ path: this.#pathOf(id) }));
   }
 
   #pathOf(id: string): string {
     return join(this.#options.dir, id + ENDING);
   }
-}
-
-function byDay(files: readonly LogFile[]): Map<number, LogFile[]> {
-  const days = new Map<number, LogFile[]>();
-  for (const file of files) {
-    if (file.damaged) continue;
-    const of = days.get(file.day);
-    if (of === undefined) days.set(file.day, [file]);
-    else of.push(file);
-  }
-  return days;
-}
-
-/** The smallest files that fit into one. */
-function someOf(files: readonly LogFile[]): LogFile[] {
-  let sum = 0;
-  return [...files]
-    .sort((one, other) => one.records - other.records)
-    .filter(({ records }) => {
-      sum += records;
-      return sum <= MERGE_RECORDS;
-    });
 }

@@ -9,13 +9,16 @@ import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
 import type { BodyStore } from './body-keeper.ts';
 import { bodyAnswers } from './body-messages.ts';
-import type { LogCatalog } from './catalog.ts';
+import type { LogCatalog, SharedLogFiles } from './catalog.ts';
 import type { LogStoreAddress } from './clickhouse/store.ts';
 import { KeeperClient, type KeeperHealth, keeperAway, type LogKeeperStatus } from './keeper-client.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
+import { sharedAnswers } from './shared-messages.ts';
 
 export interface LogKeeperOptions extends KeeperSettings {
   readonly catalog: LogCatalog;
+  /** The files of all nodes; null: the files of this one are on its disk alone. With `cacheBytes`. */
+  readonly shared?: SharedLogFiles | null;
   /** Keys and blobs of kept bodies. */
   readonly bodies: BodyStore;
   readonly clock: Clock;
@@ -109,7 +112,17 @@ export class LogKeeper extends KeeperClient implements Closable {
   }
 
   #start(): void {
-    const { catalog, bodies, log, store = null, env = {}, clock: _, missing: __, ...settings } = this.#options;
+    const {
+      catalog,
+      shared = null,
+      bodies,
+      log,
+      store = null,
+      env = {},
+      clock: _,
+      missing: __,
+      ...settings
+    } = this.#options;
     const child = fork(PROGRAM, [JSON.stringify({ ...settings, remote: store !== null })], {
       env,
       execArgv: [],
@@ -123,6 +136,7 @@ export class LogKeeper extends KeeperClient implements Closable {
       {
         ...bodyAnswers(bodies),
         store: () => store,
+        ...sharedAnswers(shared),
         load: () => catalog.load(),
         commit: (change: Parameters<LogCatalog['commit']>[0]) => catalog.commit(change),
         gap: (records: number) => {
@@ -186,6 +200,8 @@ export class LogKeeper extends KeeperClient implements Closable {
     const { store, clock } = this.#options;
     // Files may wait for it still.
     if (store) clock.after(REST_MS, () => this.wake());
+    // It has ended because it had become large.
+    if (this.#options.shared && !this.#closed) this.#start();
   }
 
   #died(code: number | null): void {

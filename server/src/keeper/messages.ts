@@ -45,6 +45,8 @@ export interface KeeperSettings {
   readonly tickMs?: number;
   readonly restMs?: number;
   readonly mostRssMb?: number;
+  /** Bytes of this disk that the files of all nodes may take; absent: this node has its own alone. */
+  readonly cacheBytes?: number;
 }
 
 function sentError(error: unknown): SentError {

@@ -64,10 +64,12 @@ export class NodeLogs implements LogStore {
     const files = await this.#tables.systemRead((tx) =>
       tx.list('log_files', {
         where: {
-          node: { not: this.#node },
+          remove_at: 0,
           max_time: { gte: from },
           min_time: { lt: Math.min(to, Number.MAX_SAFE_INTEGER) },
         },
+        // Files that were shared before are in a store that this node is not given.
+        anyOf: [{ node: { not: this.#node } }, { place: 'store' }],
       }),
     );
     if (files.length === 0) return null;

@@ -11,8 +11,8 @@ const DAY_MS = 86_400_000;
 export interface OldFilesOptions {
   readonly tables: Tables;
   readonly keeper: Pick<KeeperClient, 'forgetBefore'>;
-  /** The node on whose disk they are. */
-  readonly node: string;
+  /** The node on whose disk they are; null: files of all nodes. */
+  readonly node: string | null;
   /** Days that records are kept; 0: for ever. */
   readonly days: number;
   /** Whether records are in a store elsewhere, too: it is looked at by the keeper. */
@@ -50,7 +50,8 @@ export class OldFiles implements Closable {
   async #forget(): Promise<void> {
     const { tables, keeper, node, days, elsewhere, clock } = this.#options;
     const before = clock.now() - days * DAY_MS;
-    const where = { node, day: { lt: Math.floor(before / DAY_MS) } };
+    const day = { lt: Math.floor(before / DAY_MS) };
+    const where = node === null ? { day, remove_at: 0 } : { day, node };
     const old = await tables.systemRead((tx) => tx.list('log_files', { where, limit: 1 }));
     if (elsewhere || old.length > 0) await keeper.forgetBefore(before);
   }

@@ -14,6 +14,7 @@ import { LogExports } from './exports.ts';
 import { Keeper } from './keeper.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
 import { LogQueries } from './queries.ts';
+import { sharedOver } from './shared-messages.ts';
 
 const TICK_MS = 5_000;
 const REST_MS = 600_000;
@@ -52,6 +53,7 @@ async function main(): Promise<void> {
     tickMs = TICK_MS,
     restMs = REST_MS,
     mostRssMb = MOST_RSS_MB,
+    cacheBytes,
   } = settings;
   let engine: Engine;
   try {
@@ -97,6 +99,7 @@ async function main(): Promise<void> {
       send: shipFile({ engine, store: remote, dir, unfinished: UNFINISHED }),
       isAway: () => remote.why !== null,
     },
+    shared: cacheBytes === undefined ? null : { store: sharedOver(channel), cacheBytes },
     ...(flushRecords === undefined ? {} : { flushRecords }),
     ...(flushBytes === undefined ? {} : { flushBytes }),
     ...(flushMs === undefined ? {} : { flushMs }),
@@ -161,7 +164,8 @@ async function main(): Promise<void> {
     if (queries.running + exports.running > 0) continue;
     const { tail, files, damagedFiles } = keeper.state;
     const waiting = tail + (remote === null ? 0 : files - damagedFiles);
-    const idle = waiting === 0 && clock.now() - lastUse >= restMs;
+    // One that shares its files tells the others how far they are, and stays.
+    const idle = cacheBytes === undefined && waiting === 0 && clock.now() - lastUse >= restMs;
     if (idle || rssMb() > mostRssMb) end(0);
   }
 }

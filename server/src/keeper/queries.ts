@@ -49,6 +49,8 @@ export interface Pinned extends LogCoverage {
   readonly tails: readonly string[];
   /** Records that there may be; absent: those of the files. */
   readonly records?: number;
+  /** The files are those of all nodes. */
+  readonly shared?: boolean;
   release(): void;
 }
 
@@ -82,6 +84,12 @@ const NEAR_MS = 60_000;
 const FOLLOWED_MS = 10_000;
 
 const ALL_COLUMNS = LOG_COLUMNS.map(({ name }) => name);
+
+/** A record, where there is one, and what the files lack in which it was looked for. */
+interface Found extends LogCoverage {
+  readonly row: LogRow | null;
+  readonly shared: boolean;
+}
 
 export class LogQueries implements LogStore {
   readonly #parts: QueryParts;
@@ -179,7 +187,10 @@ export class LogQueries implements LogStore {
   async find(scope: LogScope, id: string): Promise<LogRow | null> {
     const time = timeOf(id);
     const near = time === null ? null : await this.#found(scope, id, time - NEAR_MS, time + NEAR_MS);
-    return near ?? this.#found(scope, id, Math.max(0, scope.keptSince), Number.MAX_SAFE_INTEGER);
+    if (near !== null && near.row !== null) return near.row;
+    const all = await this.#found(scope, id, Math.max(0, scope.keptSince), Number.MAX_SAFE_INTEGER);
+    if (all.row === null && near !== null && time !== null) mayBeElsewhere(near, time);
+    return all.row;
   }
 
   close(): void {
@@ -261,13 +272,18 @@ export class LogQueries implements LogStore {
     return wide;
   }
 
-  async #found(scope: LogScope, id: string, from: number, to: number): Promise<LogRow | null> {
-    return this.#admitted(scope, from, to, async (connection, { files, tails }) => {
-      const rows = await rowsOf(connection, findStatement(relationOf(files, tails), scope, id, this.#dialect));
-      this.#prove(scope, rows);
-      const [row] = rows;
-      return row === undefined ? null : rowWith(ALL_COLUMNS, row);
-    });
+  async #found(scope: LogScope, id: string, from: number, to: number): Promise<Found> {
+    return this.#admitted(
+      scope,
+      from,
+      to,
+      async (connection, { files, tails, shared = false, completeTo, incomplete }) => {
+        const rows = await rowsOf(connection, findStatement(relationOf(files, tails), scope, id, this.#dialect));
+        this.#prove(scope, rows);
+        const [row] = rows;
+        return { row: row === undefined ? null : rowWith(ALL_COLUMNS, row), shared, completeTo, incomplete };
+      },
+    );
   }
 
   async #counted(connection: Connection, source: string, selection: LogSelection, most: number): Promise<number> {
@@ -359,6 +375,25 @@ function refused({ organisationId }: LogScope, records: number, log: Log): Sluic
     records,
   });
   return new SluiceError('internal', 'The logs could not be read. Tell the operator of this server.');
+}
+
+/**
+ * A record of this time that was not found may be of another node.
+ *
+ * @throws `not_found` with the seconds after which its node has given it to all, `unavailable` where that node is away
+ */
+function mayBeElsewhere({ shared, completeTo, incomplete }: Found, time: number): void {
+  if (!shared) return;
+  if (incomplete.some(({ from, to }) => from <= time + NEAR_MS && to >= time - NEAR_MS)) {
+    const names = [...new Set(incomplete.flatMap(({ node }) => (node === undefined ? [] : [node])))];
+    const of = names.length === 0 ? 'the file store' : `node ${names.join(', ')}`;
+    const message = `There is no such request here, and records of its time are missing: ${of} is away. Try again later.`;
+    throw new SluiceError('unavailable', message, { retryAfter: 5 });
+  }
+  if (time > completeTo) {
+    const message = 'There is no such request yet. A request of another node can be read after about five seconds.';
+    throw new SluiceError('not_found', message, { retryAfter: 5 });
+  }
 }
 
 /** Milliseconds since the epoch in a UUIDv7; null for any other text. */

@@ -17,18 +17,18 @@ export function storedCatalog(tables: Tables, node: string, clock: Clock): LogCa
       }),
     commit: (change) => {
       const remove = (tx: SystemTx, id: string) => tx.remove('log_files', { id, node });
-      return tables.systemWrite((tx) => commit(tx, change, clock.now(), remove), { queue: 'log files' });
+      return tables.systemWrite((tx) => commitFiles(tx, change, clock.now(), remove), { queue: 'log files' });
     },
   };
 }
 
-function fileOf(row: Row<'log_files'>): LogFile {
+export function fileOf(row: Row<'log_files'>): LogFile {
   const { id, node, day, level, min_time, max_time, records, bytes, status, place } = row;
   const damaged = status === 'damaged';
   return { id, node, day, level, minTime: min_time, maxTime: max_time, records, bytes, damaged, place };
 }
 
-function rowOf(file: LogFile, now: number, removeAt: number): Row<'log_files'> {
+export function rowOf(file: LogFile, now: number, removeAt: number): Row<'log_files'> {
   const { id, node, day, level, minTime, maxTime, records, bytes, damaged, place } = file;
   return {
     id,
@@ -48,14 +48,15 @@ function rowOf(file: LogFile, now: number, removeAt: number): Row<'log_files'> {
   };
 }
 
-async function positionsIn(tx: SystemTx): Promise<LogPosition[]> {
+export async function positionsIn(tx: SystemTx): Promise<LogPosition[]> {
   const positions = await tx.list('log_positions', {});
   return positions.map(({ journal, segment, position }) => ({ journal, segment, offset: position }));
 }
 
 type Remove = (tx: SystemTx, id: string) => Promise<number>;
 
-async function commit(tx: SystemTx, change: LogCatalogChange, now: number, remove: Remove): Promise<void> {
+/** @param remove takes a file off the list; answers how many it has found */
+export async function commitFiles(tx: SystemTx, change: LogCatalogChange, now: number, remove: Remove): Promise<void> {
   for (const { from, to } of change.moved) await move(tx, from, to);
   for (const file of change.add) {
     if (file.place === 'disk') await tx.insert('log_files', rowOf(file, now, 0));

@@ -45,7 +45,7 @@ export class LogTail {
   }
 
   /** Adds records that neither it nor `known` (a relation of the files) has: all or none. Answers how many have not the form of one. */
-  async add({ lines }: Pick<JournalChunk, 'lines'>, known: string, now: number): Promise<number> {
+  async add({ lines }: Pick<JournalChunk, 'lines'>, known: () => Promise<string>, now: number): Promise<number> {
     const file = join(this.#dir, `${this.name}.unfinished`);
     try {
       let rejected = 0;
@@ -108,7 +108,7 @@ export class LogTail {
     if (this.#records > 0) this.#since ??= now;
   }
 
-  async #insert(file: string, lines: Buffer, known: string): Promise<void> {
+  async #insert(file: string, lines: Buffer, known: () => Promise<string>): Promise<void> {
     const sql = `SELECT coalesce(max(rowid), -1) AS last FROM ${this.name}`;
     const [row] = await rowsOf(this.#connection, { sql, values: [] });
     await this.#transaction('COMMIT', async () => {
@@ -154,7 +154,7 @@ export class LogTail {
    *
    * @param last the last row before those that are being added
    */
-  async #leaveOutKnown(last: number, known: string): Promise<void> {
+  async #leaveOutKnown(last: number, known: () => Promise<string>): Promise<void> {
     const fresh = `${this.name} WHERE rowid > ${last}`;
     const counted = `SELECT count(*) AS n, count(DISTINCT ("node", "seq")) AS single, count(*) FILTER (WHERE "seq" = 1) AS first FROM ${fresh}`;
     const [row] = await rowsOf(this.#connection, { sql: counted, values: [] });
@@ -165,7 +165,7 @@ export class LogTail {
     }
     if (Number(row?.first) === 0) return;
     const nodes = `SELECT "node" FROM ${fresh} AND "seq" = 1`;
-    const there = [`${this.name} WHERE rowid <= ${last} AND`, `${known} WHERE`].map(
+    const there = [`${this.name} WHERE rowid <= ${last} AND`, `${await known()} WHERE`].map(
       (from) => `SELECT "node" FROM ${from} "seq" = 1 AND "node" IN (${nodes})`,
     );
     await this.#connection.run(`DELETE FROM ${fresh} AND "seq" = 1 AND "node" IN (${there.join(' UNION ALL ')})`);

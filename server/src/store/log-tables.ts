@@ -113,7 +113,7 @@ export const logTables = {
     /** The last row of the last part; null: at the begin, or at the end. */
     place: nullable(json<{ time: number; id: string }>()),
     /** Ranges whose records could not be read. */
-    incomplete: json<{ from: number; to: number }[]>(),
+    incomplete: json<{ from: number; to: number; node?: string }[]>(),
     /** When the file goes; null: there is none. */
     expires_at: nullable(time()),
     /** `done`: no worker has anything to do. */

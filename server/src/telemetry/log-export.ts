@@ -4,7 +4,7 @@
  */
 import type { Readable } from 'node:stream';
 import { LOG_COLUMNS } from './log-columns.ts';
-import type { LogPlace, LogRow, LogSelection } from './log-query.ts';
+import type { LogCoverage, LogPlace, LogRow, LogSelection } from './log-query.ts';
 
 export type ExportFormat = 'jsonl' | 'csv' | 'parquet';
 export const EXPORT_FORMATS = ['jsonl', 'csv', 'parquet'] as const satisfies readonly ExportFormat[];
@@ -197,7 +197,7 @@ export interface ExportPart extends ExportFile {
   /** The part's last row; null: no row is behind it. */
   readonly next: LogPlace | null;
   /** Ranges of which files could not be read: the part lacks their rows. */
-  readonly incomplete: readonly { readonly from: number; readonly to: number }[];
+  readonly incomplete: LogCoverage['incomplete'];
 }
 
 /** Writes the rows of a selection to files. What it is asked for twice has the same bytes, while no record comes or goes. */

@@ -44,8 +44,8 @@ export interface LogSelection {
 export interface LogCoverage {
   /** Records up to this time (milliseconds since the epoch) are all in the answer. */
   readonly completeTo: number;
-  /** Ranges of which files could not be read; empty as a rule. */
-  readonly incomplete: readonly { readonly from: number; readonly to: number }[];
+  /** Ranges of which files could not be read; empty as a rule. `node`: what is missing is of this node. */
+  readonly incomplete: readonly { readonly from: number; readonly to: number; readonly node?: string }[];
 }
 
 /** A place between two records. Those of one millisecond are ordered by id. */

@@ -22,17 +22,28 @@ export const percentOf = (part: number | null | undefined, of: number | null | u
 export const ratioOf = (sum: number | null | undefined, count: number | null | undefined): number =>
   count ? (sum ?? 0) / count : 0;
 
+/** A range of time whose requests an answer lacks. */
+export const rangeWithout = z.object({
+  from: z.string(),
+  to: z.string(),
+  node: z.string().optional().describe('The node whose requests are missing: it is away or late.'),
+});
+
+export function rangeOf({ from, to, node }: LogCoverage['incomplete'][number]) {
+  return { from: toIso(from), to: toIso(to), ...(node === undefined ? {} : { node }) };
+}
+
 export const coverageFields = {
   complete_to: z.string().describe('Requests up to this time are all in the answer.'),
   incomplete: z
-    .array(z.object({ from: z.string(), to: z.string() }))
+    .array(rangeWithout)
     .optional()
     .describe('Ranges of which stored requests could not be read; absent as a rule.'),
 } as const;
 
 /** What an answer says of itself. */
 export function coverageOf({ completeTo, incomplete }: LogCoverage) {
-  const ranges = incomplete.map(({ from, to }) => ({ from: toIso(from), to: toIso(to) }));
+  const ranges = incomplete.map(rangeOf);
   return { complete_to: toIso(completeTo), ...(ranges.length === 0 ? {} : { incomplete: ranges }) };
 }
 

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Row } from '../../../store/schema.ts';
 import { EXPORT_FIELD_IDS, EXPORT_FORMATS } from '../../../telemetry/log-export.ts';
+import { rangeOf, rangeWithout } from '../../analytics/numbers.ts';
 import { description, toIso, toIsoOrNull } from '../../body-fields.ts';
 import { tenantFields } from '../../fields.ts';
 import { exportFilters } from './filters.ts';
@@ -92,14 +93,14 @@ export const exportItem = z.object({
     .describe('Why it failed; `code` is `forbidden`, `validation` or `unavailable`.'),
   expires_at: z.string().nullable().describe('When the file is deleted; null without a file.'),
   incomplete: z
-    .array(z.object({ from: z.string(), to: z.string() }))
+    .array(rangeWithout)
     .optional()
     .describe('Ranges of which stored requests could not be read; absent as a rule.'),
 });
 
 export function present(row: Row<'log_exports'>): z.input<typeof exportItem> {
   const sum = (of: 'rows' | 'bytes') => row.parts.reduce((total, part) => total + part[of], 0);
-  const ranges = row.incomplete.map(({ from, to }) => ({ from: toIso(from), to: toIso(to) }));
+  const ranges = row.incomplete.map(rangeOf);
   return {
     id: row.id,
     organisation_id: row.organisation_id,
