@@ -238,12 +238,42 @@ it('one node is killed: the other serves, and the killed one brings its records 
   const { dataDir, path, port } = node(0);
   nodes[0] = { server: await startNode(dataDir), dataDir, path, port };
   expect(node(0).server.out).not.toContain('first run');
-  const traces = async () => {
-    const answer = await fetch(`${node(0).server.url}/v1/logs?limit=200`, {
+  const traces = async (index: number) => {
+    const answer = await fetch(`${node(index).server.url}/v1/logs?limit=200`, {
       headers: { 'x-gateway-api-key': workspace_api_key },
     });
     const { data = [] } = (await answer.json()) as { data?: { trace_id: string }[] };
     return data.map(({ trace_id }) => trace_id).filter((trace) => trace.startsWith('killed-'));
   };
-  await expect.poll(traces, { timeout: 20_000 }).toHaveLength(5);
+  await expect.poll(() => traces(0), { timeout: 20_000 }).toHaveLength(5);
+  await expect.poll(() => traces(1), { timeout: 20_000 }).toHaveLength(5);
+});
+
+it('both nodes list, count and sum up the same requests, of whichever node they are', async () => {
+  const { workspace_api_key } = await readFirstRun(node(0).dataDir);
+  for (const index of [0, 1, 0, 1, 1]) expect(await chat(index, workspace_api_key, `both-${index}`)).toBe(200);
+  const until = new Date().toISOString();
+  const asked = async (index: number) => {
+    const range = `time_of_generation_min=${new Date(0).toISOString().replace('1970', '2026')}&time_of_generation_max=${until}`;
+    const paths = [
+      `/v1/logs?limit=200&${range}`,
+      `/v1/logs/histogram?${range}`,
+      `/v1/analytics/groups/ai-models?${range}`,
+    ];
+    return Promise.all(
+      paths.map(async (path) => {
+        const headers = { 'x-gateway-api-key': workspace_api_key };
+        const answer = await fetch(`${node(index).server.url}${path}`, { headers });
+        expect(answer.status, await answer.clone().text()).toBe(200);
+        const { complete_to, ...body } = (await answer.json()) as { complete_to: string; incomplete?: object };
+        return { ...body, late: complete_to < until };
+      }),
+    );
+  };
+  const whole = (answers: Awaited<ReturnType<typeof asked>>) =>
+    answers.every(({ late, incomplete }) => !late && incomplete === undefined);
+  await expect.poll(async () => whole(await asked(0)) && whole(await asked(1)), { timeout: 20_000 }).toBe(true);
+  expect(await asked(0)).toEqual(await asked(1));
+  const [list] = (await asked(0)) as unknown as [{ data: { trace_id: string }[] }];
+  expect(list.data.filter(({ trace_id }) => trace_id.startsWith('both-'))).toHaveLength(5);
 });

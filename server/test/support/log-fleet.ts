@@ -10,13 +10,14 @@ import { type Engine, openEngine } from '../../src/keeper/engine.ts';
 import { Keeper } from '../../src/keeper/keeper.ts';
 import { LogQueries } from '../../src/keeper/queries.ts';
 import { removeReplaced, type SharedCatalogOptions, sharedCatalog } from '../../src/keeper/shared-catalog.ts';
-import { systemClock, TestClock } from '../../src/kernel/clock.ts';
+import { type Clock, systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { openJournal } from '../../src/store/disk/journal.ts';
-import type { StoredLog, Tables } from '../../src/store/ports.ts';
+import type { Blobs, StoredLog, Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import { openS3Blobs } from '../../src/store/s3/blobs.ts';
+import { type KeeperUnderTest, startKeeper } from './log-keeper.ts';
 import { logRecord } from './log-record.ts';
 import { migratedDatabase } from './postgres.ts';
 import { S3_KEYS, S3_REGION, type S3Server, startS3Server } from './s3-server.ts';
@@ -56,10 +57,7 @@ export const everything = (organisationId = 'org-a') => {
   return { scope, from: Date.UTC(2026, 0, 1) - 86_400_000, to: Date.UTC(2026, 0, 10), where: [] };
 };
 
-export async function startLogFleet(): Promise<LogFleet> {
-  const clock = new TestClock(Date.UTC(2026, 0, 2, 12));
-  const tables = await openPostgresTables({ url: await migratedDatabase(), log: silentLog });
-  await tables.migrate();
+async function startBucket(): Promise<{ readonly s3: S3Server; readonly blobs: Blobs }> {
   const s3 = await startS3Server({ buckets: ['blobs'] });
   const blobs = await openS3Blobs({
     bucket: 'blobs',
@@ -74,8 +72,11 @@ export async function startLogFleet(): Promise<LogFleet> {
     clock: systemClock,
     log: silentLog,
   });
-  const ends: (() => Promise<unknown>)[] = [() => tables.close(), () => s3.stop(), () => blobs.close()];
-  const catalogOf = (node: string): SharedCatalogOptions => ({
+  return { s3, blobs };
+}
+
+function catalogOptions(tables: Tables, blobs: Blobs, node: string, clock: Clock): SharedCatalogOptions {
+  return {
     tables,
     blobs,
     node,
@@ -83,7 +84,43 @@ export async function startLogFleet(): Promise<LogFleet> {
     tenant: systemTenant('log-files'),
     hasSpace: async () => undefined,
     lead: () => takeLease(tables, 'log-files', node, 120_000),
-  });
+  };
+}
+
+export type SharingNode = KeeperUnderTest & { readonly name: string };
+
+/** Nodes whose keepers are processes, as in a server. */
+export async function startSharingNodes(names: readonly string[]): Promise<SharingNode[]> {
+  const tables = await openPostgresTables({ url: await migratedDatabase(), log: silentLog });
+  await tables.migrate();
+  const { s3, blobs } = await startBucket();
+  let open = names.length;
+  return Promise.all(
+    names.map(async (name) => {
+      const files = sharedCatalog(catalogOptions(tables, blobs, name, systemClock));
+      const settings = { cacheBytes: 1 << 30, flushMs: 100, tickMs: 20 };
+      const under = await startKeeper({ node: name, catalog: files, shared: files.shared, ...settings });
+      const { close, tables: own } = under;
+      const end = async () => {
+        Object.assign(under, { tables: own });
+        await close();
+        if (--open > 0) return;
+        await tables.close();
+        await blobs.close();
+        await s3.stop();
+      };
+      return Object.assign(under, { name, tables, close: end });
+    }),
+  );
+}
+
+export async function startLogFleet(): Promise<LogFleet> {
+  const clock = new TestClock(Date.UTC(2026, 0, 2, 12));
+  const tables = await openPostgresTables({ url: await migratedDatabase(), log: silentLog });
+  await tables.migrate();
+  const { s3, blobs } = await startBucket();
+  const ends: (() => Promise<unknown>)[] = [() => tables.close(), () => s3.stop(), () => blobs.close()];
+  const catalogOf = (node: string) => catalogOptions(tables, blobs, node, clock);
   const fleet: LogFleet = {
     clock,
     tables,

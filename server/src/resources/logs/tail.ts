@@ -28,7 +28,7 @@ export const logTail = action({
   method: 'GET',
   path: '/logs/tail',
   summary: 'Follow requests as they are recorded',
-  description: `Server-sent events. \`log\` is a request as \`GET /logs\` lists it, a second after it ended at the latest. Of one second at most ${MOST} are sent; \`dropped\` says how many more there were, null for an unknown number. \`error\` is the last event when the credential or its rights are gone, with the body of the refusal. Filters are those of the list, without feedback, which comes later. A process serves 20 such answers, and 10 of them to one organisation; more are refused with 429.`,
+  description: `Server-sent events. \`log\` is a request as \`GET /logs\` lists it, a second after it ended at the latest. Of one second at most ${MOST} are sent; \`dropped\` says how many more there were, null for an unknown number. \`error\` is the last event when the credential or its rights are gone, with the body of the refusal. Of several nodes, it follows the one that is asked. Filters are those of the list, without feedback, which comes later. A process serves 20 such answers, and 10 of them to one organisation; more are refused with 429.`,
   tag: 'Logs',
   auth: 'key_or_login',
   scopes: ['logs.list', 'logs.view'],
