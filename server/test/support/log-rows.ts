@@ -4,6 +4,7 @@ import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
 import { Services } from '../../src/resources/services.ts';
 import type { CustomLogs } from '../../src/telemetry/custom-log.ts';
 import type { LogRow } from '../../src/telemetry/log-query.ts';
+import { ComparedLogStore, ENGINE } from './compared-log-store.ts';
 import { NaiveLogStore } from './naive-log-store.ts';
 
 let made = 0;
@@ -80,7 +81,8 @@ export const forgottenLogs: CustomLogs = {
 
 /** A store of rows in memory, and the services that routes read it through. */
 export function naiveLogs(days = 0): { readonly store: NaiveLogStore; readonly services: Services } {
-  const store = new NaiveLogStore([], { completeTo: Date.UTC(2026, 5, 1), incomplete: [] });
+  const Store = process.env[ENGINE] === undefined ? NaiveLogStore : ComparedLogStore;
+  const store = new Store([], { completeTo: Date.UTC(2026, 5, 1), incomplete: [] });
   const services = new Services().provide(KEPT_LOGS, { store, days }).provide(CUSTOM_LOGS, forgottenLogs);
   return { store, services };
 }
