@@ -7,7 +7,7 @@ import { isConsoleBuilt } from './admin/console-dist.ts';
 import { openAdmin } from './compose/admin.ts';
 import type { Common, WorkerRole } from './compose/common.ts';
 import { type GivenServices, openGateway } from './compose/data-plane.ts';
-import { openExporter, pushMetrics } from './compose/exporter.ts';
+import { feedDestinations, openExporter, pushMetrics } from './compose/exporter.ts';
 import { Front } from './compose/front.ts';
 import { healthReport, openProbes } from './compose/health.ts';
 import { startJobs } from './compose/jobs.ts';
@@ -134,7 +134,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const planes = { stores, shared, spools, kept, front, training };
   const gateway = openGateway(common, { ...planes, egress, upstream, pricer, given });
   const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
-  const metrics = openMetrics(common, { ...planes, gateway });
+  const metrics = openMetrics(common, { ...planes, gateway, exporter });
   pushMetrics(common, exporter, () => metrics.families());
   const health = healthReport(common, { ...planes, gateway, exporter, readiness });
   if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, managers, health, wake });
@@ -144,6 +144,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   beforeListening?.();
   await front.listen(config.host, config.port);
   const metricsUrl = await metrics.listen();
+  await feedDestinations(common, { stores, spools, kept, front, exporter });
   const console = roles.has('admin') && isConsoleBuilt();
   const { dataDir, blockInlineConfig } = config;
   const first =

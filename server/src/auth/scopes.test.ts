@@ -20,10 +20,12 @@ const principal = (kind: PrincipalKind, scopes: Iterable<string>): Principal => 
 });
 
 describe('the scope catalogue', () => {
-  it('has the sizes of the published table', () => {
-    expect(scopesOf('organisation-service').size).toBe(142);
-    expect(scopesOf('workspace-service').size).toBe(103);
-    expect(scopesOf('workspace-user').size).toBe(91);
+  it('has the sizes of the published table, beside the scopes of log destinations', () => {
+    const published = (kind: 'organisation-service' | 'workspace-service' | 'workspace-user') =>
+      [...scopesOf(kind)].filter((scope) => !/^(organisation_)?log_destinations\./.test(scope)).length;
+    expect(published('organisation-service')).toBe(142);
+    expect(published('workspace-service')).toBe(103);
+    expect(published('workspace-user')).toBe(91);
     expect(scopesOf('operator').size).toBe(0);
   });
 

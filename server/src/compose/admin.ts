@@ -27,6 +27,7 @@ import { GATEWAYS } from '../resources/deployments/ping.ts';
 import { TRACES } from '../resources/feedback/traces.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
+import { DESTINATION_TRIALS } from '../resources/log-destinations/index.ts';
 import { KEPT_BODIES } from '../resources/logs/bodies.ts';
 import { EXPORTS } from '../resources/logs/exports/index.ts';
 import { RECORDS } from '../resources/logs/index.ts';
@@ -113,7 +114,7 @@ function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: 
 }
 
 function servicesOf(
-  { config, clock }: Common,
+  { config, clock, version }: Common,
   { stores, spools, kept, gateway, training, managers, wake }: Parts,
   records: StoredRecords,
   mails: LimitedMails | null,
@@ -137,6 +138,12 @@ function servicesOf(
       }),
     )
     .provide(KEPT_BODIES, { find: (place) => spools.logs.bodies.find(place), days: config.bodiesDays })
+    .provide(DESTINATION_TRIALS, {
+      run: async (...asked) => {
+        const { trySample } = await import('../exporter/destinations/sample.ts');
+        return trySample(...asked, { fetcher, clock, version });
+      },
+    })
     .provide(EXPORTS, { maxRows: config.exportMaxRows, wake })
     .provide(TRACES, tracesOf(records, stores.storeClock))
     .provide(SIMULATIONS, createSimulationRunner({ records, countersFor: (time) => memoryCounters({ clock: time }) }));

@@ -98,7 +98,7 @@ export function healthReport(
         when_failing: config.unrecorded,
       },
       usage_spool: settlements.state,
-      telemetry: exporter === null ? null : telemetryOf(await exporter.state()),
+      telemetry: exporter === null || !exporter.active ? null : telemetryOf(await exporter.state()),
       in_flight: gateway.services.inFlight.count,
       body_bytes: gateway.services.bodies.held,
       warnings: linksGoNowhere(config) ? [LINKS_GO_NOWHERE] : [],
@@ -107,10 +107,28 @@ export function healthReport(
   };
 }
 
+/** Of the log destinations together; null without any. */
+function destinationsOf(state: ExporterState | null): object | null {
+  const { destinations = null } = state ?? {};
+  if (destinations === null) return null;
+  const { states, waitingBytes } = destinations;
+  const sum = (of: 'delivered' | 'failed' | 'lost' | 'waiting') => states.reduce((all, one) => all + one[of], 0);
+  return {
+    count: states.length,
+    failing: states.filter(({ error }) => error !== null).length,
+    ...{ delivered: sum('delivered'), failed: sum('failed'), lost: sum('lost'), waiting: sum('waiting') },
+    waiting_bytes: waitingBytes,
+  };
+}
+
 /** Records that were sent and not, and why the last ones were not; nulls where the process does not answer. */
 function telemetryOf(state: ExporterState | null): object {
   const { traces, waitingBytes = null } = state ?? {};
   const { sent = null, refused = null, lost = null } = traces ?? {};
   const failure = state === null ? 'the process that sends telemetry does not answer' : (traces?.failure ?? null);
-  return { ok: failure === null, sent, refused, lost, waiting_bytes: waitingBytes, failure };
+  return {
+    ok: failure === null,
+    ...{ sent, refused, lost, waiting_bytes: waitingBytes, failure },
+    destinations: destinationsOf(state),
+  };
 }

@@ -1,6 +1,8 @@
 /** `/metrics`: where its numbers come from, and where it is served. */
 import { registerMetrics, sendMetrics } from '../admin/metrics.ts';
+import type { Exporter } from '../exporter/exporter.ts';
 import { LOOPBACK, listenOnLoopback } from '../http/loopback-listener.ts';
+import type { DestinationState } from '../telemetry/log-destination.ts';
 import { Exposed } from '../telemetry/metrics/exposed.ts';
 import type { FamilyValues } from '../telemetry/metrics/family-values.ts';
 import { Lag } from '../telemetry/metrics/lag.ts';
@@ -16,6 +18,8 @@ interface Parts {
   readonly kept: Kept;
   readonly front: Front;
   readonly gateway: Gateway;
+  /** Null in all processes but one. */
+  readonly exporter: Exporter | null;
 }
 
 /** Registers the route; `listen` opens the own listener, if there is to be one, and answers its address; `families` reads the numbers of all processes. */
@@ -51,7 +55,7 @@ export function openMetrics(
 }
 
 /** Numbers that are read when somebody asks. */
-function readNumbers({ clock, lifecycle, metrics }: Common, { spools, front, gateway }: Parts): void {
+function readNumbers({ clock, lifecycle, metrics }: Common, { spools, front, gateway, exporter }: Parts): void {
   const { journal, recorder, logs } = spools;
   const lag = lifecycle.own('lag', new Lag(clock));
   metrics.read('sluice_inflight', () => gateway.services.inFlight.count);
@@ -62,6 +66,13 @@ function readNumbers({ clock, lifecycle, metrics }: Common, { spools, front, gat
   metrics.read('sluice_log_gap_records', () => logs.own?.gaps ?? 0);
   metrics.read('sluice_keeper_restarts_total', () => logs.own?.restarts ?? 0);
   metrics.read('sluice_connections', () => front.connections);
+  const destinations = (of: (state: DestinationState) => number) =>
+    (exporter?.destinations ?? []).reduce((sum, state) => sum + of(state), 0);
+  metrics.read('sluice_destination_delivered_total', () => destinations(({ delivered }) => delivered));
+  metrics.read('sluice_destination_failed_total', () => destinations(({ failed }) => failed));
+  metrics.read('sluice_destination_lost_total', () => destinations(({ lost }) => lost));
+  metrics.read('sluice_destination_waiting', () => destinations(({ waiting }) => waiting));
+  metrics.read('sluice_destination_failing', () => destinations(({ error }) => Number(error !== null)));
   const started = (clock.now() - process.uptime() * 1_000) / 1_000;
   metrics.read('process_start_time_seconds', () => started);
   metrics.read('process_resident_memory_bytes', () => process.memoryUsage.rss());

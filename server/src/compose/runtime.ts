@@ -3,6 +3,7 @@ import { ConsoleSessions } from '../auth/console-session.ts';
 import type { SecretManagers } from '../resources/secret-references/manager.ts';
 import { createRuntime, type Runtime } from '../runtime/runtime.ts';
 import { startWatch, type Watch } from '../runtime/watch.ts';
+import type { Change } from '../store/ports.ts';
 import type { Common } from './common.ts';
 import type { Front } from './front.ts';
 import type { Shared } from './shared.ts';
@@ -14,6 +15,8 @@ export interface Kept {
   readonly runtime: Runtime;
   readonly sessions: ConsoleSessions;
   readonly watch: Watch;
+  /** Calls `follower` with each change, and with null where changes may have been missed. */
+  follow(follower: (change: Change | null) => void): void;
 }
 
 /** Starts to follow the changes of the store. */
@@ -37,19 +40,30 @@ export async function openRuntime(
     caughtUp: () => watch.catchUp(),
   });
   const sessions = new ConsoleSessions({ tables, clock: storeClock, publicUrl: () => front.publicUrl() });
+  const followers: ((change: Change | null) => void)[] = [];
   const watch = await startWatch({
     tables,
     feed,
     clock,
     log,
     apply: (changes) => {
-      for (const change of changes) for (const one of [authenticator, runtime, sessions]) one.invalidate(change);
+      for (const change of changes) {
+        for (const one of [authenticator, runtime, sessions]) one.invalidate(change);
+        for (const follower of followers) follower(change);
+      }
     },
     missed: () => {
       for (const one of [authenticator, runtime]) one.invalidateAll();
       sessions.invalidate();
+      for (const follower of followers) follower(null);
     },
     confirmed: (readAt) => authenticator.confirm(readAt),
   });
-  return { authenticator, runtime, sessions, watch: lifecycle.own('change feed', watch) };
+  return {
+    authenticator,
+    runtime,
+    sessions,
+    watch: lifecycle.own('change feed', watch),
+    follow: (follower) => void followers.push(follower),
+  };
 }

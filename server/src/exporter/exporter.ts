@@ -4,10 +4,12 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import type { ListenAddress } from '../http/egress-guard.ts';
 import { Channel, type Message } from '../keeper/messages.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
+import type { DestinationHost, DestinationPlan, DestinationState } from '../telemetry/log-destination.ts';
 import { type FamilyValues, Slices } from '../telemetry/metrics/family-values.ts';
 import type { ExporterSettings, ExporterState } from './messages.ts';
 import type { Period } from './otlp/metrics.ts';
@@ -18,6 +20,15 @@ export interface ExporterOptions {
   readonly environment: Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly log: Log;
+  /** Before the process starts, and after it has ended because nothing is sent any more. */
+  readonly onStop?: () => Promise<void>;
+}
+
+/** The log destinations of tenants, and what the process asks the server about them. */
+export interface DestinationFeed {
+  readonly plans: readonly DestinationPlan[];
+  readonly listeners: readonly ListenAddress[];
+  readonly host: DestinationHost;
 }
 
 const PROGRAM = fileURLToPath(new URL('./process.ts', import.meta.url));
@@ -45,11 +56,55 @@ export class Exporter implements Closable {
   #failures = 0;
   #cancelRestart: (() => void) | null = null;
   #closed = false;
+  #destinations: DestinationFeed | null = null;
+  #lastStates: readonly DestinationState[] = [];
+  #changing: Promise<void> = Promise.resolve();
 
+  /** Starts the process where the settings name a collector, else with the first log destination. */
   constructor(options: ExporterOptions) {
     this.#options = options;
     this.#started = options.clock.now();
-    this.#start();
+    if (this.#collects) this.#start();
+  }
+
+  /** What the process said of the log destinations when it was asked last. */
+  get destinations(): readonly DestinationState[] {
+    return this.#lastStates;
+  }
+
+  /** Whether there is anything to send. */
+  get active(): boolean {
+    return this.#collects || this.#fed;
+  }
+
+  get #collects(): boolean {
+    const { traces, metrics } = this.#options.settings;
+    return traces !== null || metrics !== null;
+  }
+
+  get #fed(): boolean {
+    return (this.#destinations?.plans.length ?? 0) > 0;
+  }
+
+  /** Takes the log destinations as they are now; the process runs while there is any. Never rejects. */
+  setDestinations(feed: DestinationFeed): Promise<void> {
+    this.#changing = this.#changing.then(() => this.#feed(feed));
+    return this.#changing;
+  }
+
+  async #feed(feed: DestinationFeed): Promise<void> {
+    if (this.#closed) return;
+    const before = this.#fed;
+    this.#destinations = feed;
+    if (!before && !this.#fed) return;
+    if (this.#running === null) {
+      if (this.#cancelRestart === null) this.#start();
+      return;
+    }
+    await this.#running.channel
+      .call('destinations', feed.plans, feed.listeners)
+      .catch((error: unknown) => this.#options.log.error('log destinations were not taken', { error: String(error) }));
+    if (!this.active) await this.#end();
   }
 
   /** Process id; null while it is started again. */
@@ -64,6 +119,7 @@ export class Exporter implements Closable {
     const told = this.#running?.channel.call('state').catch(() => null) ?? null;
     const state = (await Promise.race([told, late])) as ExporterState | null;
     cancel();
+    if (state !== null) this.#lastStates = state.destinations?.states ?? [];
     return state;
   }
 
@@ -88,7 +144,12 @@ export class Exporter implements Closable {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    await this.#end();
+  }
+
+  async #end(): Promise<void> {
     this.#cancelRestart?.();
+    this.#cancelRestart = null;
     const running = this.#running;
     if (running === null) return;
     const { child, channel } = running;
@@ -97,8 +158,10 @@ export class Exporter implements Closable {
     const late = new Promise<void>((resolve) => this.#options.clock.after(FINISH_MS, resolve));
     await Promise.race([finished, late, gone]);
     // What it has not sent is in the spool.
+    this.#running = null;
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
     await gone;
+    if (!this.#closed) await this.#options.onStop?.();
   }
 
   #start(): void {
@@ -117,12 +180,20 @@ export class Exporter implements Closable {
         log: (level: keyof Log, message: string, fields: object) => {
           if (LEVELS.includes(level)) log[level](message, { ...fields, part: 'telemetry' });
         },
+        terms: (id: string) => this.#host().terms(id),
+        bodies: (...asked: Parameters<DestinationHost['bodies']>) => this.#host().bodies(...asked),
+        past: (...asked: Parameters<DestinationHost['past']>) => this.#host().past(...asked),
       },
     );
     child.on('message', (message: Message) => {
       if (!('ready' in message)) return void channel.receive(message);
       // Not as an argument, which every user of the machine can read: the settings hold secrets.
-      channel.call('start', settings).catch((error: unknown) => {
+      const begun = async () => {
+        await channel.call('start', settings);
+        const fed = this.#destinations;
+        if (fed !== null && this.#fed) await channel.call('destinations', fed.plans, fed.listeners);
+      };
+      begun().catch((error: unknown) => {
         log.error('telemetry is not sent', { error: String(error) });
         child.kill('SIGKILL');
       });
@@ -142,6 +213,11 @@ export class Exporter implements Closable {
     });
     child.unref();
     child.channel?.unref();
+  }
+
+  #host(): DestinationHost {
+    if (this.#destinations === null) throw new Error('there are no log destinations');
+    return this.#destinations.host;
   }
 
   #died(code: number | null): void {

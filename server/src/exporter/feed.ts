@@ -23,15 +23,24 @@ export interface FeedOptions<T> {
   readonly name: string;
   /** Where that file is. */
   readonly dir: string;
-  readonly spool: ExportSpool;
+  readonly spool: Pick<ExportSpool, 'journals' | 'floorOf'>;
   readonly clock: Clock;
   readonly log: Log;
-  /** Empty: the record is not sent. Throws for one that cannot be. */
-  ready(record: LogRecord): readonly T[];
+  /** Empty: the record is not sent. Throws for one that cannot be. `text`: as it is in the journal. */
+  ready(record: LogRecord, text: string): readonly T[];
   /** Of one batch, unless a single record is more. */
   readonly most: number;
   /** Never rejects. */
   deliver(batch: readonly T[]): Promise<Delivery>;
+  /** True: nothing is sent now. Not asked at the end. */
+  readonly holds?: () => boolean;
+  /** All that was written before `began` (milliseconds since the epoch) has been read. */
+  readonly idle?: (began: number) => void;
+  /** After everything was sent: milliseconds until it looks again, unless it is woken. */
+  readonly idleMs?: number;
+  readonly mostBackoffMs?: number;
+  /** Bytes that are read at once; a line may be longer. */
+  readonly chunkBytes?: number;
 }
 
 export interface FeedState {
@@ -66,6 +75,21 @@ const MOST_BACKOFF_MS = 30_000;
 const MOST_HINT_MS = 300_000;
 const LINE_FEED = 0x0a;
 
+const BEGIN: Place = { segment: '', offset: 0, done: 0 };
+
+/** How many lines are behind a place, up to a segment or to the end. */
+async function linesBehind(dir: string, place: Place, before: string | null): Promise<number> {
+  let lines = -place.done;
+  for (const name of await segmentsIn(dir)) {
+    if (name < place.segment || (before !== null && name >= before)) continue;
+    const start = name === place.segment ? place.offset : 0;
+    for await (const part of createReadStream(join(dir, name), { start }) as AsyncIterable<Buffer>) {
+      for (let at = part.indexOf(LINE_FEED); at >= 0; at = part.indexOf(LINE_FEED, at + 1)) lines += 1;
+    }
+  }
+  return lines;
+}
+
 export class Feed<T> {
   readonly #options: FeedOptions<T>;
   readonly #file: string;
@@ -77,6 +101,8 @@ export class Feed<T> {
   #failure: string | null = null;
   #failures = 0;
   #closing = false;
+  #fresh = false;
+  #idle = false;
   #wake: (() => void) | null = null;
   #running: Promise<void> | null = null;
 
@@ -95,20 +121,40 @@ export class Feed<T> {
   }
 
   async start(): Promise<void> {
-    const text = await readFile(this.#file, 'utf8').catch(() => null);
-    if (text !== null) {
-      const stored = JSON.parse(text) as Stored;
-      this.#places = new Map(Object.entries(stored.places));
-      this.#sent = stored.sent;
-      this.#refused = stored.refused;
-      this.#lost = stored.lost;
-    }
+    await this.load();
     this.#running = this.#run();
   }
 
-  /** Looks again before its wait is over. */
+  /** Reads how far it came, before it is started. */
+  async load(): Promise<void> {
+    const text = await readFile(this.#file, 'utf8').catch(() => null);
+    if (text === null) return;
+    const stored = JSON.parse(text) as Stored;
+    this.#places = new Map(Object.entries(stored.places));
+    this.#sent = stored.sent;
+    this.#refused = stored.refused;
+    this.#lost = stored.lost;
+  }
+
+  /** Records that are not settled, before it is started. */
+  async backlog(): Promise<number> {
+    let records = 0;
+    for (const { journal, dir } of this.#options.spool.journals) {
+      records += await linesBehind(dir, this.#places.get(journal) ?? BEGIN, null);
+    }
+    return records;
+  }
+
+  /** Looks again before its wait is over, also that of a destination that is away. */
   wake(): void {
+    this.#fresh = true;
     this.#wake?.();
+  }
+
+  /** There is more to send: it looks at once, unless its destination is away. */
+  nudge(): void {
+    this.#fresh = true;
+    if (this.#idle) this.#wake?.();
   }
 
   /** Sends what is there, each batch once; what is not accepted then waits for the next start. */
@@ -119,14 +165,22 @@ export class Feed<T> {
   }
 
   async #run(): Promise<void> {
-    const { log, name } = this.#options;
+    const { log, name, clock, idle, idleMs = IDLE_MS } = this.#options;
     for (;;) {
+      const began = clock.now();
+      this.#fresh = false;
       // Everything that was written before the end was known of is still read.
       const last = this.#closing;
       try {
-        const more = await this.#pass();
+        const held = !last && this.#options.holds?.() === true;
+        const more = held ? false : await this.#pass();
         if (last && (!more || this.#failure !== null)) return;
-        if (!more) await this.#pause(IDLE_MS);
+        if (more) continue;
+        if (!held) idle?.(began);
+        if (this.#fresh) continue;
+        this.#idle = true;
+        await this.#pause(idleMs);
+        this.#idle = false;
       } catch (error) {
         log.error('records to be sent could not be read', { feed: name, error: String(error) });
         if (last) return;
@@ -150,7 +204,7 @@ export class Feed<T> {
     const { journal } = found;
     const place = this.#places.get(journal);
     const at = place === undefined ? null : { journal, segment: place.segment, offset: place.offset };
-    const reader = this.#readers.get(journal) ?? new JournalReader(found, at);
+    const reader = this.#readers.get(journal) ?? new JournalReader(found, at, this.#options.chunkBytes);
     this.#readers.set(journal, reader);
     const from = reader.position;
     const chunk = await reader.next();
@@ -195,7 +249,7 @@ export class Feed<T> {
 
   #ready(text: string): readonly T[] {
     try {
-      return this.#options.ready(JSON.parse(text) as LogRecord);
+      return this.#options.ready(JSON.parse(text) as LogRecord, text);
     } catch (error) {
       this.#refused += 1;
       this.#options.log.error('a record cannot be sent, it is left out', { error: String(error) });
@@ -212,7 +266,8 @@ export class Feed<T> {
         this.#failure = result.why;
         log.warn('records could not be sent, they are tried again', { feed: name, why: result.why });
         if (this.#closing) return false;
-        const backoff = Math.min(FIRST_BACKOFF_MS * 2 ** this.#failures, MOST_BACKOFF_MS);
+        const { mostBackoffMs = MOST_BACKOFF_MS } = this.#options;
+        const backoff = Math.min(FIRST_BACKOFF_MS * 2 ** this.#failures, mostBackoffMs);
         this.#failures += 1;
         await this.#pause(Math.max(backoff, Math.min(result.afterMs ?? 0, MOST_HINT_MS)));
         if (spool.floorOf(journal) > (this.needs(journal) ?? '')) return false;
@@ -236,16 +291,9 @@ export class Feed<T> {
   /** Skips what is given up, and counts it. */
   async #giveUp({ journal, dir }: FoundJournal): Promise<void> {
     const floor = this.#options.spool.floorOf(journal);
-    const place = this.#places.get(journal) ?? { segment: '', offset: 0, done: 0 };
+    const place = this.#places.get(journal) ?? BEGIN;
     if (floor === '' || place.segment >= floor) return;
-    let lines = -place.done;
-    for (const name of await segmentsIn(dir)) {
-      if (name < place.segment || name >= floor) continue;
-      const start = name === place.segment ? place.offset : 0;
-      for await (const part of createReadStream(join(dir, name), { start }) as AsyncIterable<Buffer>) {
-        for (let at = part.indexOf(LINE_FEED); at >= 0; at = part.indexOf(LINE_FEED, at + 1)) lines += 1;
-      }
-    }
+    const lines = await linesBehind(dir, place, floor);
     this.#lost += lines;
     this.#readers.delete(journal);
     this.#options.log.error('records were given up before they could be sent', {

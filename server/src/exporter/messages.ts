@@ -1,5 +1,6 @@
 /** What the server tells the process that sends telemetry, once, over the channel between them: it holds secrets. */
 import type { ConventionsVersion } from '../telemetry/conventions/conventions.ts';
+import type { DestinationState } from '../telemetry/log-destination.ts';
 import type { FeedState } from './feed.ts';
 import type { OtlpProtocol } from './otlp/requests.ts';
 import type { Sampler } from './sampler.ts';
@@ -32,10 +33,22 @@ export interface ExporterSettings {
   readonly version: string;
   readonly traces: TraceSettings | null;
   readonly metrics: CollectorSettings | null;
+  /** Absent: of no tenant. */
+  readonly destinations?: DestinationSettings;
+}
+
+/** What log destinations of tenants have in common. */
+export interface DestinationSettings {
+  /** Hosts that the operator trusts. */
+  readonly trustedHosts: readonly string[];
+  /** Milliseconds that a record may wait; 0: without end. */
+  readonly keepMs: number;
 }
 
 export interface ExporterState {
   /** Bytes of records that wait, those that were sent and whose segment is not through among them. */
   readonly waitingBytes: number;
   readonly traces: FeedState | null;
+  /** Null: there are no log destinations. */
+  readonly destinations: { readonly states: readonly DestinationState[]; readonly waitingBytes: number } | null;
 }

@@ -1,10 +1,13 @@
 /** The process that sends telemetry. It is started by the server (`exporter.ts`) and ends with it. */
 import { mkdir } from 'node:fs/promises';
 import { setPriority } from 'node:os';
+import type { ListenAddress } from '../http/egress-guard.ts';
+import type { Fetcher } from '../http/fetcher.ts';
 import { operatorHttp } from '../http/operator-http.ts';
 import { Channel, type Message } from '../keeper/messages.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
+import type { DestinationHost, DestinationPlan } from '../telemetry/log-destination.ts';
 import type { FamilyValues } from '../telemetry/metrics/family-values.ts';
 import { type Feeds, startFeeds } from './feeds.ts';
 import type { ExporterSettings, ExporterState } from './messages.ts';
@@ -27,6 +30,24 @@ try {
 }
 
 let feeds: Feeds | null = null;
+/** What this node listens on: nothing of a tenant is sent there. */
+let listeners: readonly ListenAddress[] = [];
+const host: DestinationHost = {
+  terms: (id) => channel.call('terms', id) as ReturnType<DestinationHost['terms']>,
+  bodies: (...asked) => channel.call('bodies', ...asked) as ReturnType<DestinationHost['bodies']>,
+  past: (...asked) => channel.call('past', ...asked) as ReturnType<DestinationHost['past']>,
+};
+
+/** Calls that tenants have chosen the address of. */
+async function guardedCalls(trustedHosts: readonly string[]): Promise<Fetcher> {
+  const [{ createEgressGuard }, { createFetcher }] = await Promise.all([
+    import('../http/egress-guard.ts'),
+    import('../http/fetcher.ts'),
+  ]);
+  const egress = createEgressGuard({ trustedHosts, ownListeners: () => listeners, clock: systemClock, log });
+  return createFetcher({ egress, clock: systemClock });
+}
+
 /** Numbers whose last part has not come. */
 const waiting: FamilyValues[] = [];
 /** Parts of a family as one. */
@@ -42,7 +63,12 @@ function joined(parts: readonly FamilyValues[]): FamilyValues[] {
 const channel = new Channel(send, {
   start: async (settings: ExporterSettings): Promise<void> => {
     await mkdir(settings.dir, { recursive: true, mode: 0o700 });
-    feeds = await startFeeds(settings, { http: operatorHttp(), clock: systemClock, log });
+    const fetcher = () => guardedCalls(settings.destinations?.trustedHosts ?? []);
+    feeds = await startFeeds(settings, { http: operatorHttp(), clock: systemClock, log, tenants: { fetcher, host } });
+  },
+  destinations: async (plans: readonly DestinationPlan[], own: readonly ListenAddress[]): Promise<void> => {
+    listeners = own;
+    await feeds?.destinations(plans);
   },
   metrics: async (families: readonly FamilyValues[], last: boolean, period: Period): Promise<void> => {
     waiting.push(...families);

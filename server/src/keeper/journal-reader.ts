@@ -38,9 +38,11 @@ export class JournalReader {
   readonly journal: string;
   readonly worker: number;
   #at: LogPosition | null;
-  #buffer = Buffer.allocUnsafeSlow(CHUNK);
+  #buffer: Buffer;
 
-  constructor({ dir, journal, worker }: FoundJournal, at: LogPosition | null) {
+  /** @param chunk bytes that are read at once; a line may be longer */
+  constructor({ dir, journal, worker }: FoundJournal, at: LogPosition | null, chunk = CHUNK) {
+    this.#buffer = Buffer.allocUnsafeSlow(chunk);
     this.dir = dir;
     this.journal = journal;
     this.worker = worker;

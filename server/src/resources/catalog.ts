@@ -13,6 +13,7 @@ import { deployments } from './deployments/index.ts';
 import { feedback } from './feedback/index.ts';
 import { guardrails } from './guardrails/index.ts';
 import { integrations } from './integrations/index.ts';
+import { logDestinations } from './log-destinations/index.ts';
 import { logs } from './logs/index.ts';
 import { rateLimits } from './policies/rate-limits/index.ts';
 import { usageLimits } from './policies/usage-limits/index.ts';
@@ -39,6 +40,7 @@ const RESOURCES: readonly Resource[] = [
   feedback,
   guardrails,
   integrations,
+  logDestinations,
   logs,
   providers,
   rateLimits,

@@ -61,6 +61,8 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'log_positions',
   'log_nodes',
   'log_hours',
+  'log_destination_feeds',
+  'log_destinations',
   'log_exports',
   'leases',
 ];

@@ -2,9 +2,11 @@
  * How far journals have been read, and the tables of the log keeper: of the installation, whatever organisation a row names.
  * Exports belong to their workspace.
  */
-import { bool, int, json, nullable, table, text, time } from './column.ts';
+import { bool, int, json, nullable, sealed, table, text, time } from './column.ts';
 
 export type LogExportStatus = 'draft' | 'in_progress' | 'success' | 'failed' | 'stopped';
+
+export type LogDestinationKind = 'otlp' | 'webhook' | 's3';
 
 /** A piece of an export's file, in the blob store. */
 export interface LogExportPart {
@@ -125,6 +127,48 @@ export const logTables = {
     held_until: time(),
     created_by: nullable(text()),
     created_at: time(),
+    last_updated_at: time(),
+  }),
+  /** Where records are sent as they come; `exporter/destinations/` sends them. */
+  log_destinations: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    /** Null: of the whole organisation. */
+    workspace_id: nullable(text()),
+    name: text(),
+    kind: text<LogDestinationKind>(),
+    enabled: bool(),
+    /** What is not secret of its settings, and the begin of its address. */
+    settings: json<Record<string, unknown>>(),
+    /** Its address, headers and keys as one JSON object. */
+    secrets: sealed(),
+    /** As the caller has written them. */
+    filters: json<Record<string, unknown>>(),
+    /** Null: all. */
+    fields: nullable(json<string[]>()),
+    bodies: bool(),
+    /** Of a million traces. */
+    sample: int(),
+    /** Requests from this time on are sent. */
+    start_at: time(),
+    created_by: nullable(text()),
+    updated_by: nullable(text()),
+    created_at: time(),
+    last_updated_at: time(),
+  }),
+  /** What a node says of a destination that it feeds. */
+  log_destination_feeds: table(['destination_id', 'node'], 'organisation', {
+    organisation_id: text(),
+    destination_id: text(),
+    node: text(),
+    delivered: int(),
+    failed: int(),
+    lost: int(),
+    waiting: int(),
+    lag_ms: int(),
+    backfilling: bool(),
+    delivered_at: nullable(time()),
+    error: nullable(text()),
     last_updated_at: time(),
   }),
 };

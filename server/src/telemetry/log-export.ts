@@ -46,7 +46,7 @@ export interface LogBodies {
 export type ReadBodies = (rows: readonly LogRow[]) => Promise<ReadonlyMap<string, LogBodies>>;
 
 /** What a row is written with. */
-interface Given {
+export interface Given {
   /** What paths of requests are behind, `https://sluice.example`. */
   readonly origin: string;
   readonly bodies: LogBodies | null;
@@ -129,6 +129,9 @@ function field(id: ExportFieldId): Field {
   if (found === undefined) throw new TypeError(`exports have no field ${JSON.stringify(id)}`);
   return found;
 }
+
+/** The value of one field. */
+export const exportValue = (id: ExportFieldId, row: LogRow, given: Given): ExportValue => field(id).value(row, given);
 
 /** The columns that these fields are made of. */
 export function exportColumns(fields: readonly ExportFieldId[]): string[] {

@@ -144,7 +144,8 @@ function modelOf(record: LogRecord, { target, provider }: AttemptRecord): string
   return own ? (record.model_sent ?? record.model_requested) : null;
 }
 
-const failureOf = ({ error_code, status }: LogRecord): string => error_code ?? String(status);
+const failureOf = ({ error_code, status }: LogRecord): string =>
+  error_code ?? (status === null ? '_OTHER' : String(status));
 
 function errorType({ status, cause, error }: AttemptRecord): string {
   if (cause === undefined || cause.kind === 'status') return status === null ? (error ?? '_OTHER') : String(status);

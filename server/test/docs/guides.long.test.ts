@@ -30,6 +30,7 @@ const RUN: [string, number][] = [
   ['find-a-request.md', 0],
   ['guardrails.md', 0],
   ['limits.md', 0],
+  ['log-destinations.md', 0],
   ['log-exports.md', 0],
   ['organisation-settings.md', 0],
   ['providers.md', 0],

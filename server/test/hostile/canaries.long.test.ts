@@ -72,7 +72,27 @@ const configFields: Record<string, (canary: string) => object> = {
   aws_session_token: own((canary) => ({ aws_session_token: canary })),
   vertex_service_account_json: (canary) => ({ provider: 'vertex-ai', vertex_service_account_json: file(canary) }),
 };
-const ids = { config: '', integration: '', virtualKey: '', policy: '', workspace: '' };
+const ids = { config: '', integration: '', virtualKey: '', policy: '', workspace: '', otlp: '', webhook: '', s3: '' };
+const BUCKET = { bucket: 'records', region: 'eu-central-1', access_key_id: 'a', secret_access_key: 's' };
+const RECEIVER = { url: 'https://receiver.example/v1/traces' };
+
+/** A log destination that is made, and one that is changed. */
+function destination(
+  kind: 'otlp' | 'webhook' | 's3',
+  name: string,
+  made: (canary: string) => object,
+): [string, Save[]][] {
+  return [
+    [
+      `log_destinations.create: ${kind}.${name}`,
+      [(canary) => ['POST', '/log-destinations', { name: 'd', kind, [kind]: made(canary) }]],
+    ],
+    [
+      `log_destinations.update: ${kind}.${name}`,
+      [(canary) => ['PUT', `/log-destinations/${ids[kind]}`, { [kind]: made(canary) }]],
+    ],
+  ];
+}
 
 /** A request that was sent elsewhere, with its key in every place where programs put one. */
 const sent = (canary: string) => ({
@@ -155,6 +175,13 @@ const SAVES: Record<string, readonly Save[]> = {
       [`logs.insert: [].${part}.headers.*`, [(canary) => ['POST', '/logs', [sent(canary), sent(canary)]]]],
     ]),
   ),
+  ...Object.fromEntries([
+    ...destination('otlp', 'headers.*', (canary) => ({ ...RECEIVER, headers: { 'x-own': canary } })),
+    ...destination('webhook', 'headers.*', (canary) => ({ url: hook(canary), headers: { 'x-own': canary } })),
+    ...['access_key_id', 'secret_access_key', 'session_token'].flatMap((name) =>
+      destination('s3', name, (canary) => ({ ...BUCKET, [name]: canary })),
+    ),
+  ]),
   'account: custom_headers': [settings('openai', (canary) => ({ custom_headers: { 'x-own': canary } }), { key: 'k' })],
   'account: oauth_client_secret': [settings('openai', (canary) => ({ ...oauth, oauth_client_secret: canary }))],
   'account: azure_entra_client_secret': [
@@ -333,6 +360,11 @@ describe.each(['SQLite', 'PostgreSQL'])('on %s', (engine) => {
     }
     const limit = await server.admin('POST', '/policies/usage-limits', { ...policy, name: CONTROL }, mine);
     Object.assign(ids, { config: made.slug, integration: 'openai-test-integration', virtualKey: 'vk' });
+    for (const [kind, target] of Object.entries({ otlp: RECEIVER, webhook: RECEIVER, s3: BUCKET })) {
+      const stored = await server.admin('POST', '/log-destinations', { name: CONTROL, kind, [kind]: target }, mine);
+      expect(stored.status, JSON.stringify(stored.body)).toBe(200);
+      Object.assign(ids, { [kind]: stored.body.id });
+    }
     Object.assign(ids, { policy: limit.body.id, workspace: workspace_id });
   });
   afterAll(() => server?.stop());

@@ -8,6 +8,7 @@ import { mintKey } from '../../src/auth/keys.ts';
 import { scopesOf } from '../../src/auth/scopes.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
+import { LOG_DESTINATION, LOG_DESTINATION_FEED } from '../../src/store/conformance/log-destination-row.ts';
 import { LOG_EXPORT } from '../../src/store/conformance/log-export-row.ts';
 import {
   apiKeyRow,
@@ -49,6 +50,7 @@ export type Kind =
   | 'mcp_server'
   | 'log'
   | 'feedback'
+  | 'log_destination'
   | 'log_export'
   | 'running_export'
   | 'written_export';
@@ -129,6 +131,7 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       mcp_server: { id: newId() },
       log: { id: newId() },
       feedback: { id: newId() },
+      log_destination: { id: newId() },
       log_export: { id: newId() },
       running_export: { id: newId() },
       written_export: { id: newId() },
@@ -431,6 +434,29 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       config_slug: t.objects.config.slug ?? null,
       matched: true,
       ...stamps,
+    },
+  ],
+  log_destinations: (t) => [
+    {
+      ...LOG_DESTINATION,
+      id: t.objects.log_destination.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      name: `Destination ${t.canary}`,
+      settings: {},
+      secrets: `plain.${JSON.stringify({ url: `https://receiver.example/${t.secret}`, headers: { 'x-key': t.secret } })}`,
+      filters: { trace_id: `trace-${t.canary}` },
+      created_by: `by-${t.canary}`,
+      updated_by: `by-${t.canary}`,
+      ...stamps,
+    },
+  ],
+  log_destination_feeds: (t) => [
+    {
+      ...LOG_DESTINATION_FEED,
+      organisation_id: t.organisationId,
+      destination_id: t.objects.log_destination.id,
+      error: `About ${t.canary}`,
     },
   ],
   log_exports: (t) => {

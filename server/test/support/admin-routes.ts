@@ -44,6 +44,19 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
   ]),
   ['analytics.summary.cache', 'GET', '/analytics/summary/cache', '/analytics/summary/cache', ['analytics.view']],
   ['analytics.what-if', 'POST', '/analytics/what-if', '/analytics/what-if', ['analytics.view']],
+  ...(['list', 'create', 'read', 'update', 'delete', 'test'] as const).map((verb) => {
+    const of = verb === 'list' || verb === 'create' ? '' : '/:destinationId';
+    const below = verb === 'test' ? '/test' : '';
+    const method = { list: 'GET', create: 'POST', read: 'GET', update: 'PUT', delete: 'DELETE', test: 'POST' }[verb];
+    const scope = verb === 'test' ? 'update' : verb;
+    return [
+      `log_destinations.${verb}`,
+      method,
+      `/log-destinations${of}${below}`,
+      `/log-destinations${of === '' ? '' : `/${ID}`}${below}`,
+      [`log_destinations.${scope}`, `organisation_log_destinations.${scope}`],
+    ] as const;
+  }),
   ['logs.list', 'GET', '/logs', '/logs', ['logs.list', 'logs.view']],
   ['logs.insert', 'POST', '/logs', '/logs', ['logs.write']],
   ['logs.tail', 'GET', '/logs/tail', '/logs/tail', ['logs.list', 'logs.view']],

@@ -15,6 +15,7 @@ import { Secret } from '../../src/kernel/secret.ts';
 import { createSimulationRunner } from '../../src/limits/simulation/simulation-runner.ts';
 import { createGuardrailInvoker } from '../../src/llm/guard/guardrail-invoker.ts';
 import { GUARDRAIL_INVOKER } from '../../src/resources/guardrails/invoke.ts';
+import { DESTINATION_TRIALS } from '../../src/resources/log-destinations/index.ts';
 import { EXPORTS } from '../../src/resources/logs/exports/index.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
@@ -86,6 +87,10 @@ function withDefaults(services: Services, clock: Clock): Services {
     countersFor: (time) => memoryCounters({ clock: time }),
   });
   if (SIMULATIONS.find(services) === null) services.provide(SIMULATIONS, simulations);
+  if (DESTINATION_TRIALS.find(services) === null) {
+    const run = async () => ({ delivered: true, status: 200, answer: '', message: null });
+    services.provide(DESTINATION_TRIALS, { run });
+  }
   if (EXPORTS.find(services) === null) services.provide(EXPORTS, { maxRows: 1_000, wake: () => undefined });
   if (RECORDS.find(services) === null) services.provide(RECORDS, { find: async () => null });
   const trials = createGuardrailInvoker({ clock, outside: () => () => outsideOf() });

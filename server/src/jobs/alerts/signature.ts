@@ -1,13 +1,10 @@
-/** Headers of Standard Webhooks: id, time and signatures over both and the body. */
-import { createHmac } from 'node:crypto';
+/** What alerts are signed with: the secrets of their organisation. */
+import { webhookHeaders } from '../../kernel/webhook-signature.ts';
 import { signingSecrets } from '../../resources/settings/webhook-secret.ts';
 import type { Row } from '../../store/schema.ts';
 import type { Macs } from '../../store/vault.ts';
 
-/**
- * Flat `[name, value, …]`. One signature for each secret that is valid at `now` (milliseconds); without a secret there is
- * no signature header.
- */
+/** Flat `[name, value, …]`, with one signature for each secret that is valid at `now` (milliseconds). */
 export function signedHeaders(
   macs: Macs,
   organisation: Row<'organisations'>,
@@ -15,15 +12,5 @@ export function signedHeaders(
   now: number,
   body: string,
 ): string[] {
-  const seconds = String(Math.floor(now / 1000));
-  const signatures = signingSecrets(macs, organisation, now).map(
-    (secret) => `v1,${createHmac('sha256', secret).update(`${id}.${seconds}.${body}`, 'utf8').digest('base64')}`,
-  );
-  return [
-    'webhook-id',
-    id,
-    'webhook-timestamp',
-    seconds,
-    ...(signatures.length === 0 ? [] : ['webhook-signature', signatures.join(' ')]),
-  ];
+  return webhookHeaders(signingSecrets(macs, organisation, now), id, now, body);
 }

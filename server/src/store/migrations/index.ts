@@ -16,6 +16,7 @@ import { feedback } from './0018-feedback.ts';
 import { logFiles } from './0019-log-files.ts';
 import { bodyChunks } from './0020-body-chunks.ts';
 import { logExports } from './0022-log-exports.ts';
+import { logDestinations } from './0023-log-destinations.ts';
 import { trafficAlerts } from './0025-traffic-alerts.ts';
 import { sharedLogFiles } from './0026-shared-log-files.ts';
 import { secretReferences } from './0028-secret-references.ts';
@@ -41,6 +42,7 @@ export const MIGRATIONS: readonly Migration[] = [
   logFiles,
   bodyChunks,
   logExports,
+  logDestinations,
   trafficAlerts,
   sharedLogFiles,
   secretReferences,

@@ -3,9 +3,9 @@ import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Log } from '../../kernel/log.ts';
 import { completedUpload, entriesOf, isCut, nextUploads } from '../../kernel/s3.ts';
+import { S3Client, S3Error, type Send } from '../../kernel/s3-client.ts';
 import { textOfChild, type XmlElement } from '../../kernel/xml.ts';
 import type { BlobStat, Blobs, StoredBlob, TenantContext } from '../ports.ts';
-import { S3Client, S3Error, type Send } from './client.ts';
 import { machineIdentity } from './identity.ts';
 
 /** Where the blobs lie; `config.ts` reads it from one URL and the standard AWS variables. */

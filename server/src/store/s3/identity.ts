@@ -1,9 +1,9 @@
 /** The AWS identity of the machine: the keys that its platform lends to what runs there. */
 import { text as readAll } from 'node:stream/consumers';
 import type { Clock } from '../../kernel/clock.ts';
+import type { Send, SendRequest } from '../../kernel/s3-client.ts';
 import type { AwsKeys } from '../../kernel/sigv4.ts';
 import { child, parseXml, textOfChild } from '../../kernel/xml.ts';
-import type { Send, SendRequest } from './client.ts';
 
 export interface IdentityOptions {
   readonly region: string;

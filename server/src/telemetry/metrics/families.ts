@@ -142,6 +142,36 @@ export const FAMILIES = {
     labels: [],
     read: true,
   },
+  sluice_destination_delivered_total: {
+    type: 'counter',
+    help: 'Records that log destinations have accepted.',
+    labels: [],
+    read: true,
+  },
+  sluice_destination_failed_total: {
+    type: 'counter',
+    help: 'Records that log destinations have refused.',
+    labels: [],
+    read: true,
+  },
+  sluice_destination_lost_total: {
+    type: 'counter',
+    help: 'Records that waited too long for a log destination, or for which there was no room.',
+    labels: [],
+    read: true,
+  },
+  sluice_destination_waiting: {
+    type: 'gauge',
+    help: 'Records that wait for log destinations.',
+    labels: [],
+    read: true,
+  },
+  sluice_destination_failing: {
+    type: 'gauge',
+    help: 'Log destinations whose last call was not accepted.',
+    labels: [],
+    read: true,
+  },
   sluice_metrics_overflow_total: {
     type: 'counter',
     help: 'Observations counted under other, because a process has too many series.',

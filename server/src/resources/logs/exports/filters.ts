@@ -1,6 +1,6 @@
 /** The filter of an export: the same conditions as a list of requests takes, as fields of a body. */
 import { z } from 'zod';
-import type { LogSelection } from '../../../telemetry/log-query.ts';
+import type { LogFilter, LogSelection } from '../../../telemetry/log-query.ts';
 import { feedbackFilter } from '../../analytics/feedback-filter.ts';
 import {
   checkBounds,
@@ -88,6 +88,29 @@ export const exportFilters = z
       context.addIssue({ code: 'custom', path: [...path], message });
     }
   });
+
+const RATED: ReadonlySet<string> = new Set(['weighted_feedback_min', 'weighted_feedback_max']);
+type Rated = 'weighted_feedback_min' | 'weighted_feedback_max';
+
+/** Those conditions that a record meets or not by itself, at any time: feedback comes later. */
+export const recordFilters = z
+  .strictObject({
+    ...fieldsOf(
+      NUMBERS.filter((name): name is Exclude<(typeof NUMBERS)[number], Rated> => !RATED.has(name)),
+      number,
+    ),
+    ...fieldsOf(TEXTS, text),
+    metadata: pairs.optional().describe('Each key with a text, or a list of texts of which one must hold.'),
+  })
+  .superRefine((value, context) => {
+    for (const { path, message } of asked.safeParse(queryOf(value)).error?.issues ?? []) {
+      context.addIssue({ code: 'custom', path: [...path], message });
+    }
+  });
+
+/** As conditions on columns. */
+export const recordConditions = (filters: Readonly<Record<string, unknown>>): LogFilter[] =>
+  conditionsOf(asked.parse(queryOf(filters)));
 
 export type ExportFilters = z.output<typeof exportFilters>;
 

@@ -1,10 +1,10 @@
-/** The calls of S3 that blobs need, signed, and repeated where the service fails for a moment. */
+/** The calls of S3 that blobs and log destinations need, signed, and repeated where the service fails for a moment. */
 import type { Readable } from 'node:stream';
 import { text as readAll } from 'node:stream/consumers';
-import type { Clock } from '../../kernel/clock.ts';
-import { type S3Bucket, s3ErrorIn, s3Url } from '../../kernel/s3.ts';
-import { type AwsKeys, awsSigned } from '../../kernel/sigv4.ts';
-import { parseXml, type XmlElement } from '../../kernel/xml.ts';
+import type { Clock } from './clock.ts';
+import { type S3Bucket, s3ErrorIn, s3Url } from './s3.ts';
+import { type AwsKeys, awsSigned } from './sigv4.ts';
+import { parseXml, type XmlElement } from './xml.ts';
 
 export interface SendRequest {
   readonly method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';

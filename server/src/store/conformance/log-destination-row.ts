@@ -1,0 +1,30 @@
+import type { Row } from '../schema.ts';
+
+/** A destination, whosever it is, and what a node says of it. */
+export const LOG_DESTINATION = {
+  name: 'Warehouse',
+  kind: 'webhook',
+  enabled: true,
+  settings: { url: 'https://receiver.example' },
+  secrets: 'sealed',
+  filters: { ai_model: 'gpt-4o' },
+  fields: ['id'],
+  bodies: false,
+  sample: 1_000_000,
+  start_at: 1,
+  created_by: null,
+  updated_by: null,
+} satisfies Partial<Row<'log_destinations'>>;
+
+export const LOG_DESTINATION_FEED = {
+  node: 'node',
+  delivered: 1,
+  failed: 0,
+  lost: 0,
+  waiting: 0,
+  lag_ms: 0,
+  backfilling: false,
+  delivered_at: null,
+  error: null,
+  last_updated_at: 1,
+} satisfies Partial<Row<'log_destination_feeds'>>;
