@@ -12,7 +12,7 @@ import type { Row } from '../store/schema.ts';
 import type { Macs, Vault } from '../store/vault.ts';
 import { LOG_COLUMNS, recordOfRow } from '../telemetry/log-columns.ts';
 import type {
-  BatchTerms,
+  BatchRules,
   DestinationHost,
   DestinationPlan,
   DestinationState,
@@ -95,7 +95,7 @@ export class LogDestinations implements Closable, DestinationHost {
     this.#watchStates();
   }
 
-  /** Something of the store has changed; null: nobody knows what. */
+  /** Something of the store has changed; null: anything may have. */
   changed(change: Change | null): void {
     if (change === null) this.#stale = null;
     else if (change.topic !== 'log_destinations') return;
@@ -110,7 +110,7 @@ export class LogDestinations implements Closable, DestinationHost {
     await this.#noteStates().catch(() => undefined);
   }
 
-  async terms(id: string): Promise<BatchTerms | null> {
+  async terms(id: string): Promise<BatchRules | null> {
     const { tables, vault, origin } = this.#parts;
     return tables.systemRead(async (tx) => {
       const row = await tx.find('log_destinations', { id });

@@ -65,7 +65,7 @@ export interface DestinationPlan {
 }
 
 /** What holds of one batch, asked for when it is to be sent. Null: nothing may be sent any more. */
-export interface BatchTerms {
+export interface BatchRules {
   /** Fields that the organisation or workspace denies. */
   readonly denied: readonly string[];
   /** What webhooks are signed with, the newest first. */
@@ -83,7 +83,7 @@ export interface PastPage {
 
 /** What the process asks of the server. */
 export interface DestinationHost {
-  terms(id: string): Promise<BatchTerms | null>;
+  terms(id: string): Promise<BatchRules | null>;
   /** The kept bodies of these records, by their ids; `pending`: some are not there, or not yet. `noMetadata`: without what says who asks. */
   bodies(
     records: readonly LogRecord[],

@@ -1,7 +1,7 @@
 /** One made-up record, sent to a destination once: whether its address, its headers and its keys are right. */
 import { randomUUID } from 'node:crypto';
 import { sentFields, withoutFields } from '../../telemetry/destination-fields.ts';
-import type { BatchTerms, DestinationPlan } from '../../telemetry/log-destination.ts';
+import type { BatchRules, DestinationPlan } from '../../telemetry/log-destination.ts';
 import { EXPORT_FIELD_IDS } from '../../telemetry/log-export.ts';
 import type { LogRecord } from '../../telemetry/record.ts';
 import { type SendParts, sendBatch } from './send.ts';
@@ -57,7 +57,7 @@ function sampleOf({ organisationId, workspaceId }: DestinationPlan, now: number)
 }
 
 /** Sends it. Never rejects. */
-export async function trySample(plan: DestinationPlan, { denied, ...terms }: BatchTerms, parts: SendParts) {
+export async function trySample(plan: DestinationPlan, { denied, ...terms }: BatchRules, parts: SendParts) {
   const { id, organisationId, workspaceId, target } = plan;
   if (target === null) return { delivered: false, status: null, answer: '', message: 'It has no address.' };
   const fields = sentFields(plan.fields, false, new Set(denied));

@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { Row } from '../../store/schema.ts';
-import { type BatchTerms, DESTINATION_KINDS, type DestinationPlan } from '../../telemetry/log-destination.ts';
+import { type BatchRules, DESTINATION_KINDS, type DestinationPlan } from '../../telemetry/log-destination.ts';
 import { toIso, toMillis } from '../body-fields.ts';
 import { actorId, type Patch, refuse } from '../common.ts';
 import { defineResource, itemAction } from '../define.ts';
@@ -35,7 +35,7 @@ export interface DestinationAnswer {
 }
 
 /** Sends one sample record to a destination, once. Never rejects for a fault of the far side. */
-export type TryDestination = (plan: DestinationPlan, terms: BatchTerms) => Promise<DestinationAnswer>;
+export type TryDestination = (plan: DestinationPlan, terms: BatchRules) => Promise<DestinationAnswer>;
 
 export const DESTINATION_TRIALS = new Service<{ readonly run: TryDestination }>('way to call log destinations');
 

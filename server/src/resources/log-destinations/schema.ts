@@ -86,7 +86,7 @@ const fields = z
     }
   })
   .describe(
-    'What is sent of a request; all when absent or null. Fields that export_settings.deniedFields lists are never sent.',
+    'Fields that are sent; all when absent or null. Fields that export_settings.deniedFields lists are never sent.',
   );
 
 const sample = z

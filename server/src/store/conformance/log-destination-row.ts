@@ -28,3 +28,17 @@ export const LOG_DESTINATION_FEED = {
   error: null,
   last_updated_at: 1,
 } satisfies Partial<Row<'log_destination_feeds'>>;
+
+/** The same of one tenant. */
+export function logDestinationRows(
+  name: string,
+  inside: Pick<Row<'log_destinations'>, 'organisation_id'> & { readonly workspace_id: string },
+  at: Pick<Row<'log_destinations'>, 'created_at' | 'last_updated_at'>,
+) {
+  const id = `${name}-destination`;
+  const { organisation_id } = inside;
+  return {
+    log_destinations: { id, ...inside, ...LOG_DESTINATION, ...at },
+    log_destination_feeds: { organisation_id, destination_id: id, ...LOG_DESTINATION_FEED },
+  };
+}

@@ -1,7 +1,7 @@
 /** Whole rows with plain values, for the suites of this folder and for tests that need a row and care for few columns. */
 import type { Row, TenantTable } from '../schema.ts';
 import { FEEDBACK } from './feedback-row.ts';
-import { LOG_DESTINATION, LOG_DESTINATION_FEED } from './log-destination-row.ts';
+import { logDestinationRows } from './log-destination-row.ts';
 import { LOG_EXPORT } from './log-export-row.ts';
 import { secretReferenceRow } from './secret-reference-row.ts';
 
@@ -364,12 +364,7 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
     },
     file_totals: { ...inside, bytes: 1 },
     feedback: { id: `${name}-feedback`, ...inside, ...FEEDBACK, ...at },
-    log_destinations: { id: `${name}-destination`, ...inside, ...LOG_DESTINATION, ...at },
-    log_destination_feeds: {
-      organisation_id: inside.organisation_id,
-      destination_id: `${name}-destination`,
-      ...LOG_DESTINATION_FEED,
-    },
+    ...logDestinationRows(name, inside, at),
     log_exports: { id: `${name}-export`, ...inside, ...LOG_EXPORT, ...at },
     training_jobs: {
       id: `${name}-job`,
