@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
@@ -18,6 +18,8 @@ interface Under {
   readonly connection: Connection;
   readonly journals: readonly Journal[];
   readonly changes: readonly LogCatalogChange[];
+  /** Of the first journal. */
+  readonly dir: string;
   write(to: number, more?: Record<string, unknown>): Promise<void>;
   /** How many records the files and tables have. */
   count(): Promise<number>;
@@ -73,6 +75,7 @@ async function open(names: readonly string[], before: (sql: string) => void | Pr
     connection,
     journals,
     changes,
+    dir: join(dir, 'spool', names[0] ?? ''),
     write: (to, of) =>
       new Promise<void>((resolve) =>
         journals[to]?.append(JSON.stringify(recordOfNow(++seq, { organisation_id: 'org-a', ...of })), resolve),
@@ -122,4 +125,14 @@ it('records that could not be read for want of room are read when there is some,
   await under.keeper.flush();
   expect(await under.count()).toBe(5);
   expect(under.changes.flatMap(({ add }) => add.map(({ records }) => records))).toEqual([5]);
+});
+
+it('records before a segment that cannot be read are read again when it can', async () => {
+  const under = await open(['journal'], () => undefined);
+  await under.write(0);
+  const segment = join(under.dir, '999999999999.journal');
+  await mkdir(segment);
+  await expect(under.keeper.tick()).rejects.toThrow('EISDIR');
+  await rmdir(segment);
+  expect(await under.count()).toBe(1);
 });

@@ -397,23 +397,13 @@ export class Keeper {
       const reader = this.#readers.get(journal) ?? new JournalReader(found, this.#kept.get(journal) ?? null);
       this.#readers.set(journal, reader);
       for (;;) {
-        const before = reader.position;
-        const chunk = await reader.batch(this.#batchBytes);
-        if (chunk === null) break;
-        if (chunk.damaged > 0) {
-          this.#damagedLines += chunk.damaged;
-          log.error('journal lines are damaged and skipped', { journal, lines: chunk.damaged });
+        const batch = await this.#addBatch(reader, began);
+        if (batch === null) break;
+        const { damaged, rejected } = batch;
+        if (damaged > 0) {
+          this.#damagedLines += damaged;
+          log.error('journal lines are damaged and skipped', { journal, lines: damaged });
         }
-        if (chunk.records === 0) continue;
-        const rejected = await this.#tail
-          .add(chunk, () => this.#known(), began)
-          .catch((error: unknown) => {
-            // They are in no table: a flush must not pass them.
-            reader.back(before);
-            this.#batchBytes = FIRST_BATCH_BYTES;
-            throw error;
-          });
-        this.#batchBytes = Math.min(this.#batchBytes * 2, MOST_BATCH_BYTES);
         if (rejected > 0) {
           this.#rejected += rejected;
           log.error('records do not have the form of a record, they were moved to rejected.ndjson', {
@@ -468,6 +458,23 @@ export class Keeper {
   /** What another node has on its own disk is for that node. */
   #mayReplace({ place, node }: LogFile): boolean {
     return this.#shared === null || place === 'store' || node === this.#options.node;
+  }
+
+  /** Reads lines into the tail; null when there are none. What fails on the way to it is read again: a flush must not pass it. */
+  async #addBatch(reader: JournalReader, now: number): Promise<{ damaged: number; rejected: number } | null> {
+    const before = reader.position;
+    try {
+      const chunk = await reader.batch(this.#batchBytes);
+      if (chunk === null) return null;
+      const { damaged, records } = chunk;
+      const rejected = records === 0 ? 0 : await this.#tail.add(chunk, () => this.#known(), now);
+      this.#batchBytes = Math.min(this.#batchBytes * 2, MOST_BATCH_BYTES);
+      return { damaged, rejected };
+    } catch (error) {
+      reader.back(before);
+      this.#batchBytes = FIRST_BATCH_BYTES;
+      throw error;
+    }
   }
 
   /** The tail becomes a file of each day it has records of. Files and places in the journals are noted at once. */

@@ -72,6 +72,12 @@ function line(id: string, value: number, more: object, holds: boolean | null): v
   process.stdout.write(`${JSON.stringify(told)}\n`);
 }
 
+/** The most since the line before it. */
+function memory(when: string): void {
+  line(`memory of the keeper ${when}, most`, mostRss, { unit: 'MB', goal: GOAL.rssMb }, mostRss <= GOAL.rssMb);
+  mostRss = 0;
+}
+
 const fast = (holds: boolean) => (options.speeds === 'shown' ? null : holds);
 
 /** The middle one of five times. */
@@ -132,6 +138,7 @@ const converted = ((cpuOf(under.keeper.pid) - begun) * 1_000) / RECORDS;
 line('records to files', perSecond, { unit: 'records/s', goal: GOAL.perSecond }, fast(perSecond >= GOAL.perSecond));
 line('processor time of a record, without merges', converted, { unit: 'µs' }, null);
 
+memory('while it wrote');
 watch.phase('one file of each day', MERGED_MS);
 const parquet = () => readdirSync(logsDir).filter((name) => name.endsWith('.parquet'));
 const before = parquet().length;
@@ -150,6 +157,7 @@ line('bytes of a record', bytes, { goal: GOAL.bytes }, bytes <= GOAL.bytes);
 const count = await under.keeper.count(whole, RECORDS);
 line('records in the files', count, { goal: RECORDS }, count === RECORDS);
 
+memory('while it merged');
 watch.phase('questions');
 const from = performance.now();
 await under.restart({ tickMs: 60_000 });
@@ -203,6 +211,7 @@ await time('record by id', GOAL.idMs, () => under.keeper.find(wide, id));
 const trace: LogSelection = { ...whole, where: [{ column: 'trace_id', in: [String(trace_id)] }] };
 await time('page by a trace, without a time', GOAL.graphMs, () => under.keeper.page(trace, page));
 
+memory('while it answered');
 watch.phase('exports');
 const plan: Omit<ExportPlan, 'format'> = {
   fields: ['id', 'trace_id', 'created_at', 'is_success', 'ai_model', 'req_units', 'res_units', 'cost', 'metadata'],
@@ -233,7 +242,7 @@ for (const format of EXPORT_FORMATS) {
 }
 
 line('memory of an idle keeper', idle, { unit: 'MB' }, null);
-line('memory of the keeper, most', mostRss, { unit: 'MB', goal: GOAL.rssMb }, mostRss <= GOAL.rssMb);
+memory('while it exported');
 await kept.close();
 await under.close();
 process.stdout.write(`logs: ${passed} passed, ${failed} failed\n`);
