@@ -17,7 +17,7 @@ import type { Services } from '../resources/services.ts';
 import type { Blobs, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { ExportFieldId, ExportFile, LogExporter } from '../telemetry/log-export.ts';
-import type { LogCoverage, LogStore } from '../telemetry/log-query.ts';
+import type { LogCoverage, LogSelection, LogStore } from '../telemetry/log-query.ts';
 import type { Claim } from './claim.ts';
 import type { Turn, Work } from './scheduler.ts';
 
@@ -46,6 +46,8 @@ type Export = Row<'log_exports'>;
 const AT_ONCE = 2;
 const PART_ROWS = 50_000;
 const WAIT_MS = 2_000;
+/** A node whose records are older than this is away, and answers name it. */
+const BEHIND_MS = 15_000;
 const MOST_FAILURES = 8;
 const RETRY = { first: 1_000, most: 60_000, factor: 2 };
 const DAY_MS = 86_400_000;
@@ -121,11 +123,20 @@ function chosenNow({ tables, services, clock, maxRows }: ExportOptions, row: Exp
 /** Pins the range of time, and counts. */
 async function begin(options: ExportOptions, claim: Claim<'log_exports'>, chosen: ChosenRows): Promise<Turn> {
   const { selection, skip, limit } = chosen;
+  if (await othersAreBehind(options.store, selection, claim.row.started_at))
+    return { again: options.waitMs ?? WAIT_MS };
   const counted = await options.store.count(selection, skip + limit);
   const total = checkedTotal(counted, chosen, claim.row.whole);
   const covers = { from: selection.from, to: selection.to };
   await note(claim, async () => ({ step: 'parts', covers, total }));
   return AGAIN;
+}
+
+/** Whether another node has records of before the start that it gives to all in a moment. One that is away is not waited for. */
+async function othersAreBehind(store: LogStore, selection: LogSelection, startedAt: number): Promise<boolean> {
+  const until = Math.min(selection.to, startedAt);
+  const { completeTo } = await store.page(selection, { columns: ['id'], order: 'newest', limit: 1, behind: null });
+  return completeTo < until && completeTo >= until - BEHIND_MS;
 }
 
 async function writePart(options: ExportOptions, claim: Claim<'log_exports'>, chosen: ChosenRows): Promise<Turn> {
