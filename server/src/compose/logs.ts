@@ -89,7 +89,7 @@ export async function openLogs(common: Common, stores: Stores, journal: Journal,
   // An embedded store has one node.
   const { tables, nodeId } = stores;
   const alone = tables.engine === 'sqlite' || isShared(common, stores);
-  const store = alone ? keeper : new NodeLogs(keeper, tables, nodeId);
+  const store = alone ? keeper : new NodeLogs(keeper, tables, nodeId, config.logs && clock);
   const leave = async () => {
     if (own === null || shared === null) return;
     const given = own.flush().then(() => (config.workers === 1 ? shared.shared.retire() : undefined));

@@ -2,6 +2,7 @@
  * The records of one node where several share a control store: each has the files of the requests that it served. An answer says
  * for which times others have more.
  */
+import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Tables } from '../store/ports.ts';
 import type {
@@ -16,15 +17,26 @@ import type {
   LogStore,
 } from '../telemetry/log-query.ts';
 
+/** A file is sent within seconds where nothing is wrong. */
+const ON_THE_WAY_MS = 60_000;
+
 export class NodeLogs implements LogStore {
   readonly #own: LogStore;
   readonly #tables: Pick<Tables, 'systemRead'>;
   readonly #node: string;
+  readonly #sentElsewhere: Pick<Clock, 'now'> | null;
 
-  constructor(own: LogStore, tables: Pick<Tables, 'systemRead'>, node: string) {
+  /** @param sentElsewhere the clock where all nodes send their files to one store: then only files that wait long are missing */
+  constructor(
+    own: LogStore,
+    tables: Pick<Tables, 'systemRead'>,
+    node: string,
+    sentElsewhere: Pick<Clock, 'now'> | null = null,
+  ) {
     this.#own = own;
     this.#tables = tables;
     this.#node = node;
+    this.#sentElsewhere = sentElsewhere;
   }
 
   async page(selection: LogSelection, query: LogPageQuery): Promise<LogPage> {
@@ -48,7 +60,9 @@ export class NodeLogs implements LogStore {
     if (found === null && (await this.#others(scope.keptSince, Number.MAX_SAFE_INTEGER)) !== null) {
       throw new SluiceError(
         'unavailable',
-        'This node has no such request, and other nodes have records as well. Ask the node that served it.',
+        this.#sentElsewhere === null
+          ? 'This node has no such request, and other nodes have records as well. Ask the node that served it.'
+          : 'No such request is in the log store, and log files of nodes are still on their way there. Try again later.',
       );
     }
     return found;
@@ -65,6 +79,7 @@ export class NodeLogs implements LogStore {
       tx.list('log_files', {
         where: {
           remove_at: 0,
+          ...(this.#sentElsewhere && { created_at: { lt: this.#sentElsewhere.now() - ON_THE_WAY_MS } }),
           max_time: { gte: from },
           min_time: { lt: Math.min(to, Number.MAX_SAFE_INTEGER) },
         },
