@@ -11,6 +11,7 @@ import { raiseAlerts } from '../../src/jobs/alerts/raise.ts';
 import { trafficWatch } from '../../src/jobs/alerts/watch-traffic.ts';
 import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
 import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
+import { LogDestinations } from '../../src/jobs/log-destinations.ts';
 import { type ExportOptions, exportWork, sweepExports } from '../../src/jobs/log-exports.ts';
 import { forget } from '../../src/jobs/retention.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -20,6 +21,7 @@ import { purgeVectors } from '../../src/llm/cache/semantic-cache.ts';
 import { MIGRATIONS } from '../../src/store/migrations/index.ts';
 import { TYPES } from '../../src/store/migrations/migration.ts';
 import type { Blobs } from '../../src/store/ports.ts';
+import type { LogRecord } from '../../src/telemetry/record.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
 import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
 import { build, ROWS, readRoutes } from '../matrix/routes.ts';
@@ -186,6 +188,47 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
       await tables.systemWrite((tx) => tx.update('log_exports', { id }, { status: 'draft', started_at: 0 }));
     },
     'sweep of exports': () => sweepExports({ tables, blobs: { delete: async () => true } as unknown as Blobs }),
+    'log destinations': async () => {
+      const { id } = a1.objects.log_destination;
+      const state = {
+        ...{
+          id,
+          delivered: 1,
+          failed: 0,
+          lost: 0,
+          waiting: 0,
+          deliveredAt: 1,
+          lagMs: 0,
+          error: null,
+          backfilling: false,
+        },
+      };
+      const fed = new LogDestinations({
+        tables,
+        vault: plainVault,
+        process: { feed: async () => undefined, states: async () => [state] },
+        records: new NaiveLogStore(),
+        bodies: { find: async () => null },
+        days: { logs: 30, bodies: 14 },
+        origin: () => '',
+        nodeId: 'node',
+        clock: systemClock,
+        log: silentLog,
+      });
+      await fed.start();
+      fed.changed({ organisationId: a1.organisationId, workspaceId: null, topic: 'log_destinations', entityId: id });
+      await fed.terms(id);
+      await fed.past(id, systemClock.now(), null);
+      const kept = {
+        id,
+        organisation_id: a1.organisationId,
+        workspace_id: a1.workspaceId,
+        body_chunk: 'c',
+        body_slot: 0,
+      };
+      await fed.bodies([{ ...kept, time: systemClock.now() } as unknown as LogRecord], false);
+      await fed.close();
+    },
     'idempotency keys': () => purgeIdempotencyKeys(tables),
     retention: async () => {
       await tables.systemWrite(async (tx) => {
