@@ -230,6 +230,15 @@ it('a record that another node records again after a kill is kept once', async (
   expect([await count(a), await count(b)]).toEqual([1, 1]);
 });
 
+it('a file of another node that holds requests of two organisations shows each only its own', async () => {
+  const [a, b] = [await fleet.start('a'), await fleet.start('b')];
+  await b.write(...some(b, 3), ...some(b, 2, { organisation_id: 'org-b', workspace_id: 'ws-b1' }));
+  await seconds(6, a, b);
+  expect([await count(a), await count(a, 'org-b'), await count(a, 'org-c')]).toEqual([3, 2, 0]);
+  const { rows } = await a.queries.page(everything('org-b'), { ...newest, columns: ['organisation_id'] });
+  expect(rows).toEqual([{ organisation_id: 'org-b' }, { organisation_id: 'org-b' }]);
+});
+
 it('files of which every record is old go for all nodes', async () => {
   const [a, b] = [await fleet.start('a'), await fleet.start('b')];
   await a.write(...some(a, 4));
