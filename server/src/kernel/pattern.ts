@@ -2,8 +2,21 @@
  * Patterns that operators write. They never reach `RegExp`: `re2js` matches in linear time, and what linear
  * time still allows to be expensive, a large program over a long text, is bounded here.
  */
-import { RE2JS } from 're2js';
+import { createRequire } from 'node:module';
+import type { RE2JS } from 're2js';
 import { Lru } from './lru.ts';
+
+const require = createRequire(import.meta.url);
+let library: typeof import('re2js') | null = null;
+
+/**
+ * A pattern of RE2 syntax; throws for what is none. The library is loaded with the first one: half a megabyte that a server
+ * without patterns does not hold. Nothing is kept here: callers keep what they use again.
+ */
+export function compilePattern(pattern: string): RE2JS {
+  library ??= require('re2js') as typeof import('re2js');
+  return library.RE2JS.compile(pattern);
+}
 
 /** What a pattern may cost: characters (code points) of its text and instructions of its program. */
 export interface PatternLimits {
@@ -62,7 +75,7 @@ export function matchesPattern(pattern: string, text: string): boolean | null {
 function compile(pattern: string): RE2JS {
   const known = compiled.get(pattern);
   if (known !== undefined) return known;
-  const made = RE2JS.compile(pattern);
+  const made = compilePattern(pattern);
   compiled.set(pattern, made);
   return made;
 }

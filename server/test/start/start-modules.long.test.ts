@@ -9,7 +9,7 @@ afterAll(killAll);
 
 /** Each costs a start about 0.7 ms of CPU, and memory for as long as the server runs. */
 const MOST_MODULES = 1_250;
-const MOST_BYTES = 6_900_000;
+const MOST_BYTES = 6_750_000;
 
 it('a start reads what it needs: no client, compiler or adapter that is not used', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'sluice-modules-'));
@@ -20,9 +20,10 @@ it('a start reads what it needs: no client, compiler or adapter that is not used
   await fetch(`${server.url}/readyz`);
   server.child.kill('SIGINT');
   await server.ended;
-  const loaded = (JSON.parse(readFileSync(list, 'utf8')) as string[]).map((url) =>
-    fileURLToPath(url.split('?')[0] ?? ''),
-  );
+  const loaded = (JSON.parse(readFileSync(list, 'utf8')) as string[])
+    .map((url) => fileURLToPath(url.split('?')[0] ?? ''))
+    // Prices are read once the server is ready, sooner or later on another machine.
+    .filter((path) => !path.includes('genai-prices'));
   const packages = new Map<string, number>();
   for (const path of loaded) {
     const name = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? 'sluice';
@@ -46,6 +47,7 @@ it('a start reads what it needs: no client, compiler or adapter that is not used
     'eld',
     'google-libphonenumber',
     'jose',
+    're2js',
   ])
     expect(packages.has(unused), unused).toBe(false);
 }, 60_000);

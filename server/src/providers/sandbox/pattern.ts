@@ -1,5 +1,6 @@
-import { RE2JS } from 're2js';
+import type { RE2JS } from 're2js';
 import { Lru } from '../../kernel/lru.ts';
+import { compilePattern } from '../../kernel/pattern.ts';
 
 /**
  * Makes a text that matches a regular expression of a JSON Schema. Reads the part of the syntax that schemas use;
@@ -17,7 +18,7 @@ function compile(pattern: string): RE2JS | null {
   if (known !== undefined) return known;
   let made: RE2JS | null = null;
   try {
-    made = RE2JS.compile(pattern);
+    made = compilePattern(pattern);
   } catch {
     // A pattern that cannot be read matches nothing.
   }
