@@ -11,6 +11,7 @@ import { feedDestinations, openExporter, pushMetrics } from './compose/exporter.
 import { Front } from './compose/front.ts';
 import { healthReport, openProbes } from './compose/health.ts';
 import { startJobs } from './compose/jobs.ts';
+import { startLogErasures } from './compose/log-erasures.ts';
 import { openMetrics } from './compose/metrics.ts';
 import { openRuntime } from './compose/runtime.ts';
 import { secretManagers } from './compose/secrets.ts';
@@ -107,6 +108,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const { tables, node } = stores;
   const shared = await openShared(common, stores);
   const spools = await openSpools(common, stores);
+  const erasures = startLogErasures(common, stores, spools);
   const exporter = await openExporter(common);
   const front = new Front(common);
   const egress = createEgressGuard({
@@ -137,7 +139,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const metrics = openMetrics(common, { ...planes, gateway, exporter });
   pushMetrics(common, exporter, () => metrics.families());
   const health = healthReport(common, { ...planes, gateway, exporter, readiness });
-  if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, managers, health, wake });
+  if (roles.has('admin')) await openAdmin(common, { ...planes, gateway, mailer, managers, health, wake, erasures });
 
   // The price list takes 45 ms to load: better now than while requests wait.
   pricer.warm();

@@ -98,11 +98,15 @@ const PLAIN_NAMES = new Set([
   'workspace_api_key_details',
 ]);
 
+/** Names of people, and texts of callers that may be one: what was asked to be erased must not stay in the record of the deed. */
+const PERSONAL_NAMES = new Set(['end_user', 'trace_id']);
+
 const snakeOf = (name: string): string => name.replace(/([a-z0-9])([A-Z])/g, '$1_$2').toLowerCase();
 
 function hiddenBy(name: string): Hidden {
   const snake = snakeOf(name);
   if (PLAIN_NAMES.has(snake)) return 'none';
+  if (PERSONAL_NAMES.has(snake)) return 'texts';
   if (SECRET_WITHIN.test(snake.replace(/[^a-z]/g, ''))) return 'all';
   let hidden: Hidden = 'none';
   for (const numbered of snake.split(/[^a-z0-9]+/)) {

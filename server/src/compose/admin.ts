@@ -9,9 +9,11 @@ import { LimitedMails } from '../admin/mails.ts';
 import { buildOpenApi } from '../admin/openapi.ts';
 import { type HealthReport, registerOperator } from '../admin/operator.ts';
 import { createAdminLimiter } from '../admin/rate-limit.ts';
+import { systemTenant } from '../auth/tenant.ts';
 import { createCustomLogs } from '../gateway/custom-logs.ts';
 import { gatewayPings } from '../http/gateway-pings.ts';
 import { hostFault } from '../http/host-fault.ts';
+import type { LogErasures } from '../jobs/log-erasures.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { cryptoRandom } from '../kernel/random.ts';
 import { createSimulationRunner } from '../limits/simulation/simulation-runner.ts';
@@ -29,6 +31,8 @@ import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
 import { DESTINATION_TRIALS } from '../resources/log-destinations/index.ts';
 import { KEPT_BODIES } from '../resources/logs/bodies.ts';
+import { ERASURES } from '../resources/logs/erasures/index.ts';
+import { pendingErasures } from '../resources/logs/erasures/pending.ts';
 import { EXPORTS } from '../resources/logs/exports/index.ts';
 import { RECORDS } from '../resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../resources/logs/insert.ts';
@@ -63,6 +67,8 @@ interface Parts {
   readonly health: HealthReport;
   /** Tells this process's scheduler, when it has one, that a row was added or changed. */
   readonly wake: (id: string) => void;
+  /** Of this process; null where another one of the machine has it. */
+  readonly erasures: Pick<LogErasures, 'wake'> | null;
 }
 
 /** Registers the administration API, the routes of the operator, the reference and the console. */
@@ -70,7 +76,13 @@ export async function openAdmin(common: Common, parts: Parts): Promise<void> {
   const { app } = parts.front;
   const mails = openMails(common, parts);
   const { clock, config } = common;
-  const records = storedRecords(parts.spools.logs.store, config.logDays, () => clock.now());
+  const { tables, vault } = parts.stores;
+  const records = storedRecords(
+    parts.spools.logs.store,
+    config.logDays,
+    () => clock.now(),
+    (organisationId) => tables.read(systemTenant(organisationId), (tx) => pendingErasures(tx, vault)),
+  );
   const deps = adminDeps(common, parts, records, mails);
   await registerAdmin(app, deps);
   registerOperator(app, { ...deps, health: parts.health });
@@ -115,7 +127,7 @@ function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: 
 
 function servicesOf(
   { config, clock, version }: Common,
-  { stores, spools, kept, gateway, training, managers, wake }: Parts,
+  { stores, spools, kept, gateway, training, managers, wake, erasures }: Parts,
   records: StoredRecords,
   mails: LimitedMails | null,
 ): Services {
@@ -126,7 +138,11 @@ function servicesOf(
     .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
     .provide(SECRET_MANAGERS, managers)
     .provide(RECORDS, records)
-    .provide(KEPT_LOGS, { store: spools.logs.store, days: config.logDays })
+    .provide(KEPT_LOGS, {
+      store: spools.logs.store,
+      days: config.logDays,
+      erased: (tx) => pendingErasures(tx, stores.vault),
+    })
     .provide(
       CUSTOM_LOGS,
       createCustomLogs({
@@ -144,6 +160,7 @@ function servicesOf(
         return trySample(...asked, { fetcher, clock, version });
       },
     })
+    .provide(ERASURES, { wake: () => erasures?.wake() })
     .provide(EXPORTS, { maxRows: config.exportMaxRows, wake })
     .provide(TRACES, tracesOf(records, stores.storeClock))
     .provide(SIMULATIONS, createSimulationRunner({ records, countersFor: (time) => memoryCounters({ clock: time }) }));

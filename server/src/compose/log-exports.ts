@@ -4,6 +4,7 @@ import { startLeader } from '../jobs/leader.ts';
 import { type ExportOptions, exportWork, sweepExports } from '../jobs/log-exports.ts';
 import type { Scheduler } from '../jobs/scheduler.ts';
 import { KeeperExporter } from '../keeper/exporter.ts';
+import { pendingErasures } from '../resources/logs/erasures/pending.ts';
 import { KEPT_LOGS } from '../resources/logs/reach.ts';
 import { Services } from '../resources/services.ts';
 import type { Common } from './common.ts';
@@ -25,7 +26,7 @@ interface Parts {
 export function startLogExports(common: Common, parts: Parts, scheduler: Scheduler): void {
   const { config, clock, log, lifecycle, worker } = common;
   const { stores, spools, front, training } = parts;
-  const { tables, node } = stores;
+  const { tables, node, vault } = stores;
   const { blobs } = training.services;
   const { keeper } = spools.logs;
   if (worker.index === 1) {
@@ -34,7 +35,11 @@ export function startLogExports(common: Common, parts: Parts, scheduler: Schedul
       blobs,
       exporter: new KeeperExporter(keeper, join(config.dataDir, 'logs'), clock),
       store: keeper,
-      services: new Services().provide(KEPT_LOGS, { store: keeper, days: config.logDays }),
+      services: new Services().provide(KEPT_LOGS, {
+        store: keeper,
+        days: config.logDays,
+        erased: (tx) => pendingErasures(tx, vault),
+      }),
       clock,
       log,
       origin: () => front.publicUrl().replace(/\/+$/, ''),

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { systemTenant } from '../auth/tenant.ts';
 import { type Config, certificateVariables } from '../config.ts';
 import { startLeader, takeLease } from '../jobs/leader.ts';
+import { FeedbackForgetter } from '../jobs/log-erasures.ts';
 import { missingEngine } from '../keeper/engine-package.ts';
 import { importOldLogs, takeOverPositions } from '../keeper/import.ts';
 import { journalsIn } from '../keeper/journal-reader.ts';
@@ -52,6 +53,8 @@ export interface Logs {
   readonly bodies: StoredBodies;
   /** Gives the last records to the other nodes; within some seconds, and never rejects. */
   leave(): Promise<void>;
+  /** Where the keeper sends what it erases. */
+  readonly feedback: FeedbackForgetter;
 }
 
 /** The first process of a machine has the keeper, which starts with the first need. The others ask that process. */
@@ -60,8 +63,9 @@ export async function openLogs(common: Common, stores: Stores, journal: Journal,
   const { primary, index } = worker;
   const keptTo = keptToIn(stores.tables);
   const bodies = bodiesOf(common, stores);
+  const feedback = new FeedbackForgetter(stores.tables);
   const shared = index === 1 ? await shareFiles(common, stores) : null;
-  const own = index === 1 ? lifecycle.own('log keeper', keeperOf(common, stores, bodies, shared)) : null;
+  const own = index === 1 ? lifecycle.own('log keeper', keeperOf(common, stores, bodies, shared, feedback)) : null;
   if (own !== null) {
     await moveOldLogs(common, stores, own, keptTo);
     const { tables, nodeId: node } = stores;
@@ -96,7 +100,7 @@ export async function openLogs(common: Common, stores: Stores, journal: Journal,
     await Promise.race([given.catch(() => undefined), new Promise<void>((resolve) => clock.after(LEAVE_MS, resolve))]);
   };
   const journalKept = lifecycle.own('kept journal', kept);
-  return { keeper, store, own, journal: journalKept, bodies: new StoredBodies(bodies, keeper), leave };
+  return { keeper, store, own, journal: journalKept, bodies: new StoredBodies(bodies, keeper), leave, feedback };
 }
 
 /** Several nodes read each other's log files where they share a database and a blob store, and no other store has records. */
@@ -153,6 +157,7 @@ function keeperOf(
   { tables, nodeId }: Stores,
   bodies: StoredBodiesOptions,
   shared: Shared | null,
+  feedback: FeedbackForgetter,
 ): LogKeeper {
   const asShared = shared && {
     shared: shared.shared,
@@ -170,6 +175,7 @@ function keeperOf(
     catalog: shared ?? storedCatalog(tables, nodeId, clock),
     ...asShared,
     bodies: bodyStore(bodies),
+    forgetFeedback: (...of) => feedback.forget(...of),
     clock,
     log,
     missing: missingEngine(),

@@ -28,7 +28,12 @@ function lookUps() {
     },
   });
   return tracesOf(
-    storedRecords(store, 30, () => systemClock.now()),
+    storedRecords(
+      store,
+      30,
+      () => systemClock.now(),
+      async () => [],
+    ),
     systemClock,
   );
 }

@@ -1,10 +1,12 @@
 /** Log destinations: hands them to the process that feeds them, answers what that asks, and notes what it says of them. */
+
 import { systemTenant } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
 import { planOf } from '../resources/log-destinations/rules.ts';
 import { type BodyReader, presentPart } from '../resources/logs/bodies.ts';
+import { pendingErasures } from '../resources/logs/erasures/pending.ts';
 import { bodySettings, deniedExportFields } from '../resources/settings/settings.ts';
 import { signingSecrets } from '../resources/settings/webhook-secret.ts';
 import type { Change, Tables } from '../store/ports.ts';
@@ -159,8 +161,9 @@ export class LogDestinations implements Closable, DestinationHost {
     if (from >= to) return { records: [], next: null };
     const { organisationId, workspaceId, where } = plan;
     const workspaceIds = workspaceId === null ? null : [workspaceId];
+    const erased = await tables.read(systemTenant(organisationId), (tx) => pendingErasures(tx, this.#parts.vault));
     const page = await stored.page(
-      { scope: { organisationId, workspaceIds, userId: null, keptSince }, from, to, where },
+      { scope: { organisationId, workspaceIds, userId: null, keptSince, erased }, from, to, where },
       { columns: COLUMNS, order: 'oldest', limit: PAST_ROWS, behind },
     );
     const records = page.rows.map((one) => recordOfRow(one) as unknown as LogRecord);

@@ -24,6 +24,8 @@ interface Place {
   offset: number;
   /** Null before its head is read, and where nothing opens it. */
   readonly key: Buffer | null;
+  /** Its writer has ended it. */
+  ended: boolean;
 }
 
 export class BodyGroups {
@@ -72,18 +74,18 @@ export class BodyGroups {
       }
       const later = names.find((each) => each > name);
       if (later === undefined) return null;
-      this.#at = { segment: later, offset: 0, key: null };
+      this.#at = { segment: later, offset: 0, key: null, ended: false };
     }
   }
 
-  /** Removes segments that were read whole and lie before the first one that is needed. The last goes when it is idle since a time. */
+  /** Removes segments that were read whole and lie before the first one that is needed. The last goes when it is ended, or idle since a time. */
   async removeRead(needed: string | null, idleSince: number): Promise<void> {
     const at = this.#at;
     if (at === null) return;
     for (const name of await this.#segments()) {
       if (name > at.segment || (needed !== null && name >= needed)) return;
       const path = join(this.#dir, name);
-      if (name === at.segment) {
+      if (name === at.segment && !at.ended) {
         const { mtimeMs, size } = await stat(path);
         if (mtimeMs >= idleSince || size > at.offset) return;
       }
@@ -113,6 +115,10 @@ export class BodyGroups {
     const { bytesRead } = await handle.read(length, 0, LENGTH_BYTES, at.offset);
     if (bytesRead < LENGTH_BYTES) return null;
     const size = length.readUInt32LE(0);
+    if (size === 0) {
+      at.ended = true;
+      return null;
+    }
     if (size < SEALED_MORE || size > MOST_BYTES) return this.#cut(last);
     const sealed = Buffer.allocUnsafe(size);
     const { bytesRead: came } = await handle.read(sealed, 0, size, at.offset + LENGTH_BYTES);
@@ -138,6 +144,6 @@ export class BodyGroups {
     const end = head.subarray(0, bytesRead).indexOf(LINE_FEED);
     if (end < 0) return null;
     const { key } = JSON.parse(head.toString('utf8', 0, end)) as { readonly key: string };
-    return { segment: name, offset: end + 1, key: await this.#keyOf(this.#journal, name, key) };
+    return { segment: name, offset: end + 1, key: await this.#keyOf(this.#journal, name, key), ended: false };
   }
 }

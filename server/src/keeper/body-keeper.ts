@@ -15,8 +15,9 @@ import {
   packChunk,
   timeOf,
 } from '../telemetry/bodies/chunk.ts';
-import { type BodyEnd, type BodyFrame, type BodyPart, framesIn } from '../telemetry/bodies/frame.ts';
+import { BODY_FLAGS, type BodyEnd, type BodyFrame, type BodyPart, framesIn } from '../telemetry/bodies/frame.ts';
 import { BodyGroups } from './body-groups.ts';
+import { UNFINISHED } from './catalog.ts';
 
 /** The server, which has keys and blobs. */
 export interface BodyStore {
@@ -84,7 +85,7 @@ const MOST_BYTES = 128 << 20;
 /** A segment that nothing was added to for so long is not written to any more. */
 const IDLE_MS = 180_000;
 const FOLDER = /^bodies(?:-\d+)?$/;
-const UNFINISHED = '.chunk';
+const ENDING = `.chunk${UNFINISHED}`;
 
 export class BodyKeeper {
   readonly #options: Required<BodyKeeperOptions>;
@@ -129,6 +130,30 @@ export class BodyKeeper {
       await this.#read();
       const open = this.#open.get(chunk);
       return open?.organisationId === organisationId ? (open.requests.get(slot) ?? null) : null;
+    });
+  }
+
+  /**
+   * Removes the bodies of these requests from a chunk that is stored; answers of how many. Their places in it say so: the next keeper
+   * may read the journal again that the chunk was made of.
+   */
+  erase(organisationId: string, chunk: string, ids: ReadonlySet<string>): Promise<number> {
+    return this.#serial(async () => {
+      await this.#read();
+      await this.#packDue(true);
+      if (this.#open.has(chunk)) throw new Error('a chunk of bodies is not stored yet');
+      return this.#packed(chunk, async (file) => {
+        const requests = await this.#before({ id: chunk, organisationId }, file);
+        const found = [...requests.values()].filter(({ id, end }) => ids.has(id) && !isErased(end));
+        const [first] = found;
+        if (first === undefined) return 0;
+        for (const { id, end } of found) {
+          const flags = end.flags | BODY_FLAGS.erased;
+          requests.set(end.slot, { id, end: { ...end, flags, parts: {} }, bodies: {} });
+        }
+        await this.#store({ id: chunk, organisationId, workspaceId: first.end.workspace_id }, requests, file);
+        return found.length;
+      });
     });
   }
 
@@ -236,28 +261,53 @@ export class BodyKeeper {
   }
 
   async #pack(open: Open): Promise<void> {
-    const { dir, store, log } = this.#options;
-    const { id, organisationId, workspaceId } = open;
-    await mkdir(dir, { recursive: true, mode: 0o700 });
-    const file = join(dir, id + UNFINISHED);
+    const { log } = this.#options;
     try {
-      const requests = await this.#before(open, file);
-      for (const [slot, request] of open.requests) requests.set(slot, request);
-      const list = [...requests.values()].sort((one, other) => one.end.slot - other.end.slot);
-      const key = await store.chunkKey(organisationId, null);
-      await writeFile(file, await packChunk(organisationId, id, list, key), { mode: 0o600 });
-      key.key.fill(0);
-      await store.put({ id, organisationId, workspaceId, records: list.length }, file);
-      this.#open.delete(id);
+      await this.#packed(open.id, async (file) => {
+        const requests = await this.#before(open, file);
+        for (const [slot, request] of open.requests) {
+          const stored = requests.get(slot);
+          if (stored === undefined || !isErased(stored.end)) requests.set(slot, request);
+        }
+        await this.#store(open, requests, file);
+      });
+      this.#open.delete(open.id);
     } catch (error) {
-      log.warn('a chunk of bodies could not be stored, it stays in the journal', { error, chunk: id });
+      log.warn('a chunk of bodies could not be stored, it stays in the journal', { error, chunk: open.id });
+    }
+  }
+
+  /** Work on a chunk, with the file that it goes through. */
+  async #packed<T>(chunk: string, work: (file: string) => Promise<T>): Promise<T> {
+    const { dir } = this.#options;
+    await mkdir(dir, { recursive: true, mode: 0o700 });
+    const file = join(dir, chunk + ENDING);
+    try {
+      return await work(file);
     } finally {
       await unlink(file).catch(() => undefined);
     }
   }
 
+  async #store(
+    { id, organisationId, workspaceId }: Pick<Open, 'id' | 'organisationId' | 'workspaceId'>,
+    requests: ReadonlyMap<number, KeptRequest>,
+    file: string,
+  ): Promise<void> {
+    const { store } = this.#options;
+    const list = [...requests.values()].sort((one, other) => one.end.slot - other.end.slot);
+    const key = await store.chunkKey(organisationId, null);
+    await writeFile(file, await packChunk(organisationId, id, list, key), { mode: 0o600 });
+    key.key.fill(0);
+    const records = list.filter(({ end }) => !isErased(end)).length;
+    await store.put({ id, organisationId, workspaceId, records }, file);
+  }
+
   /** What an earlier keeper has stored of the same chunk. */
-  async #before({ id, organisationId }: Open, file: string): Promise<Map<number, KeptRequest>> {
+  async #before(
+    { id, organisationId }: Pick<Open, 'id' | 'organisationId'>,
+    file: string,
+  ): Promise<Map<number, KeptRequest>> {
     const { store, log } = this.#options;
     if (!(await store.get(organisationId, id, file))) return new Map();
     try {
@@ -284,6 +334,8 @@ export class BodyKeeper {
     }
   }
 }
+
+const isErased = ({ flags }: BodyEnd) => (flags & BODY_FLAGS.erased) !== 0;
 
 /** Equal bytes once: what went to the provider is often what the caller sent. */
 function onceEach(id: string, end: BodyEnd, pieces: Pending['pieces']): KeptRequest {

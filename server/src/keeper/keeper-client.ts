@@ -1,6 +1,8 @@
 /** What can be asked of the keeper of this machine, wherever its process was started from. */
 import { SluiceError } from '../kernel/errors.ts';
+import type { ErasedCounts, LogEraser } from '../telemetry/log-erasure.ts';
 import type {
+  ErasedLogs,
   LogArrivalQuery,
   LogArrivals,
   LogGroupQuery,
@@ -34,7 +36,7 @@ export interface KeeperHealth {
 }
 
 /** Each question is `unavailable` while the keeper is away. */
-export abstract class KeeperClient implements LogStore {
+export abstract class KeeperClient implements LogStore, LogEraser {
   /** Asks the keeper's process; `name` is one of the calls that `process.ts` answers. */
   abstract ask(name: string, ...args: readonly unknown[]): Promise<unknown>;
 
@@ -67,6 +69,10 @@ export abstract class KeeperClient implements LogStore {
   /** Resolves when everything that is in the journals now is in files. */
   async flush(): Promise<void> {
     await this.ask('flush');
+  }
+
+  async erase(organisationId: string, erased: ErasedLogs): Promise<ErasedCounts> {
+    return (await this.ask('erase', organisationId, erased)) as ErasedCounts;
   }
 
   /** Removes files whose records are all from before a time (milliseconds since the epoch); answers how many records. */

@@ -2,7 +2,7 @@
  * The log keeper: turns journals into Parquet files by day, and answers questions over the files and the newest records, which
  * are in none. It holds no truth: journals and the list of files survive whatever kills it, and a new one goes on there.
  */
-import { mkdir, open, readdir, rename, stat, unlink } from 'node:fs/promises';
+import { mkdir, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
@@ -13,6 +13,7 @@ import { NO_CHANGE, UNFINISHED } from './catalog.ts';
 import { type Connection, type Engine, literal, rowsOf } from './engine.ts';
 import { JournalReader, journalsIn } from './journal-reader.ts';
 import { byDay, MERGE_FILES, someOf } from './merge-plan.ts';
+import { type RowsThatStay, writeParquet } from './parquet-file.ts';
 import { Pins } from './pins.ts';
 import { type Pinned, relationOf } from './queries.ts';
 import { type Elsewhere, Sender } from './sender.ts';
@@ -64,17 +65,11 @@ const KNOWN_MS = 2 * DAY_MS;
 const PATIENCE_MS = 2_000;
 const ENDING = '.parquet';
 /**
- * One record is found in 20 ms with row groups of this size, in 43 ms with the engine's own. Where row groups must keep their
- * order, two threads hold all of them until the last is sorted, which no memory limit survives. Rows of one group keep theirs.
- */
-const AS_PARQUET = '(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 8192, PRESERVE_ORDER false)';
-/**
  * Bytes that become rows at once: each time costs 30 ms, whatever their number. They begin small, so that a keeper that dies over
  * and over, or has little room on the disk, gets on all the same.
  */
 const FIRST_BATCH_BYTES = 1 << 20;
 const MOST_BATCH_BYTES = 32 << 20;
-const SORTED = 'ORDER BY "organisation_id", "workspace_id", "time", "id"';
 
 export interface KeeperState {
   /** Records that are in no file. */
@@ -144,7 +139,7 @@ export class Keeper {
         engine: options.engine,
         hold: (ids) => this.#pins.hold(ids),
         write: (rows, day, level, connection) => this.#write(rows, day, level, connection),
-        replace: (old, add) => this.#serial(() => this.#replace(old, add)),
+        replace: (old, add) => this.#serial(async () => void (await this.#replace(old, add))),
         pathOf: (id) => this.#pathOf(id),
         clock,
         log,
@@ -157,7 +152,7 @@ export class Keeper {
         elsewhere: options.elsewhere,
         files: () => this.#files.filter(({ damaged }) => !damaged),
         pathOf: (id) => this.#pathOf(id),
-        sent: (file) => this.#serial(() => this.#replace([file], [])),
+        sent: (file) => this.#serial(async () => void (await this.#replace([file], []))),
         failed: () => this.findDamaged(),
       });
   }
@@ -333,6 +328,30 @@ export class Keeper {
       await this.#replace(old, []);
       return old.reduce((sum, { records }) => sum + records, 0);
     });
+  }
+
+  /**
+   * Writes files anew that have records of before a time, one after the other: others write and merge between two. `rest` is asked
+   * with each: it answers a statement of the rows that stay, or null where all do. Resolves when the former files are gone.
+   */
+  async rewrite(before: number, rest: RowsThatStay): Promise<void> {
+    const seen = new Set<string>();
+    const gone: Promise<void>[] = [];
+    for (;;) {
+      const next = this.#files.find(({ id, minTime, damaged }) => !damaged && minTime < before && !seen.has(id));
+      if (next === undefined) break;
+      await this.#serial(async () => {
+        seen.add(next.id);
+        // Others may have merged it meanwhile.
+        if (!this.#files.includes(next)) return;
+        const rows = await rest(this.#connection, relationOf([{ path: this.#pathOf(next.id) }], []));
+        if (rows === null) return;
+        const written = await this.#write(rows, next.day, next.level);
+        if (written.records === 0) await unlink(this.#pathOf(written.id));
+        gone.push(...(await this.#replace([next], written.records === 0 ? [] : [written])));
+      });
+    }
+    await Promise.all(gone);
   }
 
   async close(): Promise<void> {
@@ -511,7 +530,7 @@ export class Keeper {
       this.#leaving = null;
       throw error;
     } finally {
-      this.#pins.remove(tail.name, () => tail.drop());
+      void this.#pins.remove(tail.name, () => tail.drop());
     }
     for (const { to } of moved) this.#kept.set(to.journal, to);
     for (const { to } of moved) {
@@ -525,24 +544,13 @@ export class Keeper {
     const { dir, newId } = this.#options;
     const id = newId();
     const unfinished = join(dir, id + UNFINISHED);
-    await connection.run(`COPY (${rows} ${SORTED}) TO ${literal(unfinished)} ${AS_PARQUET}`);
-    const handle = await open(unfinished, 'r+');
-    await handle.sync();
-    await handle.close();
-    const path = this.#pathOf(id);
-    await rename(unfinished, path);
+    const facts = await writeParquet(connection, rows, unfinished, this.#pathOf(id));
     await syncDirectory(dir);
-    const sql = `SELECT min("time") AS a, max("time") AS z, count(*) AS n FROM read_parquet(${literal(path)})`;
-    const [row] = await rowsOf(connection, { sql, values: [] });
-    const { size } = await stat(path);
     return {
       id,
       day,
       level,
-      minTime: Number(row?.a),
-      maxTime: Number(row?.z),
-      records: Number(row?.n),
-      bytes: size,
+      ...facts,
       damaged: false,
       node: this.#options.node,
       place: 'disk',
@@ -567,18 +575,19 @@ export class Keeper {
     });
   }
 
-  async #replace(old: readonly LogFile[], add: readonly LogFile[]): Promise<void> {
+  /** Answers when each of the former files is gone: a question may read it still. */
+  async #replace(old: readonly LogFile[], add: readonly LogFile[]): Promise<Promise<void>[]> {
     const remove = old.map(({ id }) => id);
     await this.#options.catalog.commit({ ...NO_CHANGE, add, remove });
     this.#files = [...this.#files.filter(({ id }) => !remove.includes(id)), ...add];
     for (const file of add) this.#shared?.keep(file);
-    for (const id of remove) this.#leave(id);
+    return remove.map((id) => this.#leave(id));
   }
 
   /** A file that is in the list no more goes once no question reads it. */
-  #leave(id: string): void {
+  async #leave(id: string): Promise<void> {
     if (this.#shared !== null && !this.#shared.has(id)) return;
-    this.#pins.remove(id, () => {
+    await this.#pins.remove(id, () => {
       this.#shared?.forget(id);
       return unlink(this.#pathOf(id));
     });

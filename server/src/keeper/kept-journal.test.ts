@@ -47,6 +47,16 @@ it('the keeper is woken when records have waited for half a minute, or soon when
   await Promise.all([few.journal.close(), many.journal.close()]);
 });
 
+it('no segment is written to for more than ten minutes, however little comes', async () => {
+  const { clock, journal, write, segments } = await start();
+  for (let minute = 0; minute < 12; minute++) {
+    await write(100);
+    await clock.advance(60_000);
+  }
+  expect(await segments()).toHaveLength(2);
+  await journal.close();
+});
+
 it('a segment goes once all of it is in files and it is not written to any more, after a restart too', async () => {
   const first = await start();
   for (let i = 0; i < 3; i++) await first.write(9_000);
@@ -60,7 +70,11 @@ it('a segment goes once all of it is in files and it is not written to any more,
   expect(await first.segments()).toEqual([two, three]);
   first.state.kept = { segment: three, offset: 20_000 };
   await wait(first.clock);
-  expect([await first.segments(), first.journal.depth(), first.under.lag]).toEqual([[three], 0, 0]);
+  expect([first.journal.depth(), first.under.lag]).toEqual([0, 0]);
+  await wait(first.clock);
+  // Everything in the live one is in files as well: it has an empty successor, whose name is a later one.
+  const left = await first.segments();
+  expect([left.length, (left[0] ?? '') > three]).toEqual([1, true]);
   await first.journal.close();
   const second = await start(first.dir);
   expect(await second.segments()).toHaveLength(2);

@@ -16,6 +16,8 @@ const LOOK_MS = 5_000;
 /** Records wait so long, or until so many bytes of them are there: until then a server that does little starts no keeper. */
 const WAIT_MS = 30_000;
 const MANY_BYTES = 4 << 20;
+/** No segment is written to for longer: what is erased, or past its days, is to be gone from the journal as well. */
+const RENEW_MS = 600_000;
 
 interface Segment {
   readonly name: string;
@@ -32,6 +34,7 @@ export interface WrittenJournal {
   depth(): number;
   shippedTo(position: JournalPosition): void;
   release(segment: string): void;
+  renew(): void;
 }
 
 export interface KeptJournalOptions {
@@ -52,6 +55,8 @@ export class KeptJournal implements Closable {
   #cancel: () => void = () => undefined;
   #looking: Promise<void> = Promise.resolve();
   #closed = false;
+  /** The segment that is written to, and since when it was seen. */
+  #live: { readonly name: string; readonly since: number } | null = null;
 
   constructor(options: KeptJournalOptions) {
     this.#options = options;
@@ -88,7 +93,18 @@ export class KeptJournal implements Closable {
     const bytes = journal.depth();
     if (bytes === 0) this.#waitingSince = null;
     else if (this.#waitingSince === null || bytes < before) this.#waitingSince = clock.monotonic();
+    this.#renew();
     if (bytes >= MANY_BYTES || (bytes > 0 && this.lag >= WAIT_MS)) wake();
+  }
+
+  /** A live segment of which everything is in files, or that is old, gets a successor: the next look lets go of it. */
+  #renew(): void {
+    const { journal, clock } = this.#options;
+    const live = journal.segments().find((segment) => segment.live);
+    if (live === undefined || live.size === 0) return;
+    const now = clock.monotonic();
+    if (this.#live?.name !== live.name) this.#live = { name: live.name, since: now };
+    if (journal.depth() === 0 || now - this.#live.since >= RENEW_MS) journal.renew();
   }
 
   async #letGo(): Promise<void> {

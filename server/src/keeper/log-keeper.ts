@@ -11,6 +11,7 @@ import type { BodyStore } from './body-keeper.ts';
 import { bodyAnswers } from './body-messages.ts';
 import type { LogCatalog, SharedLogFiles } from './catalog.ts';
 import type { LogStoreAddress } from './clickhouse/store.ts';
+import type { ErasingParts } from './erasing.ts';
 import { KeeperClient, type KeeperHealth, keeperAway, type LogKeeperStatus } from './keeper-client.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
 import { sharedAnswers } from './shared-messages.ts';
@@ -21,6 +22,8 @@ export interface LogKeeperOptions extends KeeperSettings {
   readonly shared?: SharedLogFiles | null;
   /** Keys and blobs of kept bodies. */
   readonly bodies: BodyStore;
+  /** Removes the feedback on traces of an organisation; answers how many there were. */
+  readonly forgetFeedback: ErasingParts['forgetFeedback'];
   readonly clock: Clock;
   readonly log: Log;
   /** Where records go that do not stay on this machine; null: they stay. */
@@ -116,6 +119,7 @@ export class LogKeeper extends KeeperClient implements Closable {
       catalog,
       shared = null,
       bodies,
+      forgetFeedback,
       log,
       store = null,
       env = {},
@@ -138,6 +142,7 @@ export class LogKeeper extends KeeperClient implements Closable {
         store: () => store,
         ...sharedAnswers(shared),
         load: () => catalog.load(),
+        forgetFeedback,
         commit: (change: Parameters<LogCatalog['commit']>[0]) => catalog.commit(change),
         gap: (records: number) => {
           this.#gaps += records;

@@ -5,6 +5,7 @@
  */
 import { type LogColumn, logColumn, METADATA_COLUMNS } from '../telemetry/log-columns.ts';
 import type {
+  ErasedLogs,
   LogFilter,
   LogGroupKey,
   LogGroupQuery,
@@ -157,14 +158,35 @@ function metadataValue(key: string, parameters: Parameters): string {
   return reserved === undefined ? parameters.dialect.metadataValue(parameters.add(key)) : `"${reserved}"`;
 }
 
-function ofScope({ organisationId, workspaceIds, userId }: LogScope, parameters: Parameters): string {
+function ofScope({ organisationId, workspaceIds, userId, erased }: LogScope, parameters: Parameters): string {
   const parts = [`"organisation_id" = ${parameters.add(organisationId)}`];
   if (workspaceIds !== null) {
     parts.push(workspaceIds.length === 0 ? 'FALSE' : `"workspace_id" IN ${parameters.set(workspaceIds)}`);
   }
   if (userId !== null) parts.push(`"user_id" = ${parameters.add(userId)}`);
+  // A value that is not known is not the one that is erased.
+  for (const one of erased) parts.push(`NOT coalesce(${isErased(one, parameters)}, FALSE)`);
   return parts.join(' AND ');
 }
+
+function isErased({ workspaceId, column, value, before }: ErasedLogs, parameters: Parameters): string {
+  const parts = [
+    `${quoted(column)} = ${parameters.add(value)}`,
+    `"time" < ${parameters.add(whole(before, Math.ceil) ?? 0n)}`,
+  ];
+  if (workspaceId !== null) parts.push(`"workspace_id" = ${parameters.add(workspaceId)}`);
+  return `(${parts.join(' AND ')})`;
+}
+
+/** What an erasure needs to know of the records that it selects, for a table of these columns. */
+export function erasedStatement(source: string, organisationId: string, erased: ErasedLogs): Statement {
+  const parameters = new Parameters(duckDb);
+  const where = `"organisation_id" = ${parameters.add(organisationId)} AND ${isErased(erased, parameters)}`;
+  const columns = ERASED_COLUMNS.map(quoted).join(', ');
+  return { sql: `SELECT ${columns} FROM ${source} WHERE ${where}`, values: parameters.values };
+}
+
+export const ERASED_COLUMNS = ['node', 'seq', 'id', 'workspace_id', 'trace_id', 'body_chunk'] as const;
 
 /** True for a record that is not of the scope; written apart from `ofScope`, so that a fault in one shows in the other. */
 function foreign({ organisationId, workspaceIds, userId }: LogScope, parameters: Parameters): string {

@@ -8,7 +8,7 @@ import { NO_CHANGE } from './catalog.ts';
 import { NodeLogs } from './node-logs.ts';
 import { storedCatalog } from './stored-catalog.ts';
 
-const scope = { organisationId: 'o', workspaceIds: null, userId: null, keptSince: 0 };
+const scope = { organisationId: 'o', workspaceIds: null, userId: null, keptSince: 0, erased: [] };
 const page = { columns: ['id'], order: 'newest', limit: 1, behind: null } as const;
 const file = (node: string, id: string, minTime: number, maxTime: number) => {
   return { id, node, day: 0, level: 0, minTime, maxTime, records: 1, bytes: 1, damaged: false, place: 'disk' } as const;

@@ -26,10 +26,12 @@ export class Pins {
     };
   }
 
-  /** Calls `end` once nothing holds the name. */
-  remove(name: string, end: () => Promise<unknown>): void {
-    this.#leaving.set(name, end);
-    if (!this.#held.has(name)) this.#end(name);
+  /** Calls `end` once nothing holds the name. Resolves when it has ended. */
+  remove(name: string, end: () => Promise<unknown>): Promise<void> {
+    return new Promise((resolve) => {
+      this.#leaving.set(name, () => end().finally(resolve));
+      if (!this.#held.has(name)) this.#end(name);
+    });
   }
 
   #release(name: string): void {

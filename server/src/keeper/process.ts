@@ -3,6 +3,7 @@ import { setPriority } from 'node:os';
 import { systemClock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
+import type { ErasedLogs } from '../telemetry/log-query.ts';
 import { BodyKeeper } from './body-keeper.ts';
 import { bodyStoreOver, sentBodies } from './body-messages.ts';
 import { type LogCatalogState, UNFINISHED } from './catalog.ts';
@@ -10,6 +11,7 @@ import { RemoteLogs, remoteReading } from './clickhouse/remote-logs.ts';
 import { shipFile } from './clickhouse/ship.ts';
 import { ClickHouse, type LogStoreAddress } from './clickhouse/store.ts';
 import { type Engine, openEngine } from './engine.ts';
+import { type ErasingParts, eraseRecords } from './erasing.ts';
 import { LogExports } from './exports.ts';
 import { Keeper } from './keeper.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
@@ -116,6 +118,14 @@ async function main(): Promise<void> {
   const exported = remote === null ? reading : remoteReading({ store: remote, settle, log });
   const exports = new LogExports({ ...exported, dir, ending: UNFINISHED, newId: () => uuidv7(clock), bodies: null });
   const bodies = new BodyKeeper({ dir, spool, store: bodyStoreOver(channel), clock, log });
+  const erasing = {
+    dir,
+    keeper,
+    bodies,
+    forgetFeedback: async (...traces: Parameters<ErasingParts['forgetFeedback']>) =>
+      Number(await channel.call('forgetFeedback', ...traces)),
+  };
+  let erasures = 0;
   const rssMb = () => Math.round(process.memoryUsage().rss / 1_048_576);
   Object.assign(answers, {
     page: used(queries.page.bind(queries)),
@@ -130,6 +140,10 @@ async function main(): Promise<void> {
       await bodies.flush();
     }),
     body: used(async (...place: readonly [string, string, number]) => sentBodies(await bodies.find(...place))),
+    erase: used(async (...of: readonly [string, ErasedLogs]) => {
+      erasures++;
+      return eraseRecords(erasing, ...of).finally(() => erasures--);
+    }),
     forgetBefore: used(async (time: number) => {
       await remote?.forgetBefore(time);
       return keeper.forgetBefore(time);
@@ -161,7 +175,7 @@ async function main(): Promise<void> {
       // Another keeper may have been here: the list is read again by the next one.
       if (failures >= MOST_FAILURES) end(1);
     }
-    if (queries.running + exports.running > 0) continue;
+    if (queries.running + exports.running + erasures > 0) continue;
     const { tail, files, damagedFiles } = keeper.state;
     const waiting = tail + (remote === null ? 0 : files - damagedFiles);
     // One that shares its files tells the others how far they are, and stays.

@@ -88,7 +88,7 @@ describe('questions about records', () => {
     );
   });
 
-  const scope: LogScope = { organisationId: 'org-a', workspaceIds: ['ws-a1'], userId: null, keptSince: 0 };
+  const scope: LogScope = { organisationId: 'org-a', workspaceIds: ['ws-a1'], userId: null, keptSince: 0, erased: [] };
   const all: LogSelection = { scope, from: 0, to: 10_000, where: [] };
   const page = { columns: ['id', 'status'], order: 'newest', limit: 2, behind: null } as const;
 

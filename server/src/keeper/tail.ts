@@ -8,6 +8,8 @@ import type { JournalChunk } from './journal-reader.ts';
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
 const LINE_FEED = 0x0a;
+/** Lines that have not the form of a record. */
+export const REJECTED = 'rejected.ndjson';
 let made = 0;
 
 export class LogTail {
@@ -54,7 +56,7 @@ export class LogTail {
       } catch (error) {
         if (isOurs(error)) throw error;
         const { good, bad } = await this.#sift(file, lines);
-        await appendFile(join(this.#dir, 'rejected.ndjson'), Buffer.concat(bad), { mode: 0o600 });
+        await appendFile(join(this.#dir, REJECTED), Buffer.concat(bad), { mode: 0o600 });
         await this.#insert(file, Buffer.concat(good), known);
         rejected = bad.length;
       }

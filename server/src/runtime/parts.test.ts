@@ -64,6 +64,7 @@ const OF_NO_SNAPSHOT: readonly TableName[] = [
   'log_destination_feeds',
   'log_destinations',
   'log_exports',
+  'log_erasures',
   'leases',
 ];
 

@@ -1,6 +1,6 @@
 /**
  * How far journals have been read, and the tables of the log keeper: of the installation, whatever organisation a row names.
- * Exports belong to their workspace.
+ * Exports belong to their workspace, erasures to their organisation.
  */
 import { bool, int, json, nullable, sealed, table, text, time } from './column.ts';
 
@@ -16,6 +16,17 @@ export interface LogExportPart {
   readonly sha256: string;
   /** It is so many parts in one. */
   readonly joined?: number;
+}
+
+/** What one node has erased of what is on its own disk. */
+export interface ErasedOnNode {
+  /** Requests whose records are gone, and those of them whose bodies are. */
+  readonly records: number;
+  readonly bodies: number;
+  readonly feedback: number;
+  /** Files that cannot be read, in which such records may be. */
+  readonly damaged_files: number;
+  readonly done: boolean;
 }
 
 export const logTables = {
@@ -169,6 +180,28 @@ export const logTables = {
     backfilling: bool(),
     delivered_at: nullable(time()),
     error: nullable(text()),
+    last_updated_at: time(),
+  }),
+  /** Requests to erase stored requests; `jobs/log-erasures.ts` carries them out. Answers leave out what a pending one selects. */
+  log_erasures: table(['id'], 'organisation', {
+    id: text(),
+    organisation_id: text(),
+    /** Null: in all workspaces. */
+    workspace_id: nullable(text()),
+    /** The column of the records that is compared with the subject. */
+    selects: text<'id' | 'end_user' | 'api_key_id' | 'trace_id'>(),
+    /** Whom or what it is about; null once it is done, for the name of a person is to be gone as well. */
+    subject: nullable(sealed()),
+    /** Records of before this time. */
+    before: time(),
+    status: text<'pending' | 'done'>(),
+    /** By node. */
+    nodes: json<Record<string, ErasedOnNode>>(),
+    /** Exports of before, which may have such records and are not reached. */
+    exports: json<string[]>(),
+    done_at: nullable(time()),
+    created_by: nullable(text()),
+    created_at: time(),
     last_updated_at: time(),
   }),
 };

@@ -6,7 +6,7 @@ import { rowOf } from './log-columns.ts';
 import { holds } from './log-filter.ts';
 
 it('a condition holds for a record as it comes where it holds for the stored one', async () => {
-  const whole = { organisationId: 'org-a', workspaceIds: null, userId: null, keptSince: 0 };
+  const whole = { organisationId: 'org-a', workspaceIds: null, userId: null, keptSince: 0, erased: [] };
   let taken = 0;
   await fc.assert(
     fc.asyncProperty(records(12), selections, async (all, { where }) => {

@@ -6,6 +6,16 @@
 /** The longest range of one question, days. */
 export const MOST_DAYS = 400;
 
+/** Records that are being erased: each answer leaves them out at once, wherever they still are. */
+export interface ErasedLogs {
+  /** Null: in all workspaces. */
+  readonly workspaceId: string | null;
+  readonly column: 'id' | 'end_user' | 'api_key_id' | 'trace_id';
+  readonly value: string;
+  /** Milliseconds since the epoch: those of before it. */
+  readonly before: number;
+}
+
 /** Whose records: part of each question, and never made of what a caller filters by. */
 export interface LogScope {
   readonly organisationId: string;
@@ -15,6 +25,7 @@ export interface LogScope {
   readonly userId: string | null;
   /** Milliseconds since the epoch: what is older is past its retention, and answered as if it were gone. */
   readonly keptSince: number;
+  readonly erased: readonly ErasedLogs[];
 }
 
 /** One condition; those of a list must all hold. A null value of a record meets none but `known: false`. */

@@ -25,6 +25,7 @@ const RUN: [string, number][] = [
   ['admin-api.md', 1],
   ['api-keys.md', 0],
   ['cache.md', 0],
+  ['data-protection.md', 0],
   ['deployments.md', 0],
   ['files-batches-fine-tuning.md', 0],
   ['find-a-request.md', 0],

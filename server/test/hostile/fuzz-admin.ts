@@ -341,7 +341,9 @@ export async function fuzzAdmin(admin: AdminHarness, cases: number, seed?: numbe
 
 /** What the administration under test is given: routes of requests answer from a store, empty as it is. */
 export const fuzzedServices = (): Services =>
-  new Services().provide(KEPT_LOGS, { store: new NaiveLogStore(), days: 30 }).provide(CUSTOM_LOGS, forgottenLogs);
+  new Services()
+    .provide(KEPT_LOGS, { store: new NaiveLogStore(), days: 30, erased: async () => [] })
+    .provide(CUSTOM_LOGS, forgottenLogs);
 
 if (process.argv[1]?.endsWith('fuzz-admin.ts')) {
   const { positionals } = parseArgs({ allowPositionals: true });

@@ -44,7 +44,9 @@ beforeAll(async () => {
     clock: systemClock,
     log: silentLog,
   });
-  const services = new Services().provide(KEPT_LOGS, { store: queries, days: 0 }).provide(CUSTOM_LOGS, forgottenLogs);
+  const services = new Services()
+    .provide(KEPT_LOGS, { store: queries, days: 0, erased: async () => [] })
+    .provide(CUSTOM_LOGS, forgottenLogs);
   on = await startOrganisation('sqlite', { admin: { services } });
   await addCallers();
 }, 60_000);

@@ -125,9 +125,14 @@ export async function startMatrix(
       services: new Services()
         .provide(
           RECORDS,
-          storedRecords(kept, 0, () => systemClock.now()),
+          storedRecords(
+            kept,
+            0,
+            () => systemClock.now(),
+            async () => [],
+          ),
         )
-        .provide(KEPT_LOGS, { store: kept, days: 0 })
+        .provide(KEPT_LOGS, { store: kept, days: 0, erased: async () => [] })
         .provide(KEPT_BODIES, { find: async () => null, days: 14 })
         .provide(CUSTOM_LOGS, forgottenLogs)
         .provide(GATEWAYS, NO_PINGS)

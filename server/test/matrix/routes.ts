@@ -23,6 +23,7 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   '/feedback': 'feedback',
   '/log-destinations': 'log_destination',
   '/logs/exports': 'log_export',
+  '/logs/erasures': 'log_erasure',
   'logs.exports.cancel /logs/exports': 'running_export',
   'logs.exports.download /logs/exports': 'written_export',
   '/integrations': 'integration',
@@ -242,6 +243,7 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   }),
   'log_destinations.update': () => ({ name: 'changed' }),
   'log_destinations.test': () => ({}),
+  'logs.erase': () => ({ trace_id: 'trace-of-nobody' }),
   'logs.exports.create': (t) => ({ filters: {}, requested_data: ['id'], workspace_id: t.workspaceId }),
   'logs.exports.update': () => ({ filters: { ai_model: 'made' } }),
   'policies.rate-limits.create': (t, n) => ({

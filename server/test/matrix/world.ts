@@ -9,6 +9,7 @@ import { scopesOf } from '../../src/auth/scopes.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { LOG_DESTINATION, LOG_DESTINATION_FEED } from '../../src/store/conformance/log-destination-row.ts';
+import { LOG_ERASURE } from '../../src/store/conformance/log-erasure-row.ts';
 import { LOG_EXPORT } from '../../src/store/conformance/log-export-row.ts';
 import {
   apiKeyRow,
@@ -52,6 +53,7 @@ export type Kind =
   | 'feedback'
   | 'log_destination'
   | 'log_export'
+  | 'log_erasure'
   | 'running_export'
   | 'written_export';
 
@@ -133,6 +135,7 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       feedback: { id: newId() },
       log_destination: { id: newId() },
       log_export: { id: newId() },
+      log_erasure: { id: newId() },
       running_export: { id: newId() },
       written_export: { id: newId() },
     },
@@ -477,6 +480,17 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       { ...row, id: t.objects.written_export.id, ...written },
     ];
   },
+  log_erasures: (t) => [
+    {
+      ...LOG_ERASURE,
+      id: t.objects.log_erasure.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      exports: [`export-${t.canary}`],
+      created_by: `by-${t.canary}`,
+      ...stamps,
+    },
+  ],
   training_jobs: (t) => [
     {
       id: t.objects.job.id,

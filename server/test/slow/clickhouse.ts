@@ -176,7 +176,7 @@ async function timed(): Promise<void> {
     .connect()
     .runAndReadAll(`SELECT sum("bytes_on_disk") AS "bytes" FROM system.parts WHERE "active" AND "table" = '${TABLE}'`);
   print('bytes a record', (Number(size.getRowObjectsJS()[0]?.bytes) / count).toFixed(0));
-  const scope = { organisationId: 'org-a', workspaceIds: null, userId: null, keptSince: 0 };
+  const scope = { organisationId: 'org-a', workspaceIds: null, userId: null, keptSince: 0, erased: [] };
   const all: LogSelection = { scope, from: start, to: end, where: [] };
   const bounds = Array.from({ length: 31 }, (_, day) => start + day * DAY_MS);
   const graph = (...measures: LogGroupQuery['measures']) => queries.groups(all, { by: [{ bounds }], measures });

@@ -41,7 +41,11 @@ const begin = Math.floor(Date.now() / DAY_MS) * DAY_MS - SPAN_MS * UNIT_MS;
 const at = (time: number): number => begin + time * UNIT_MS;
 
 const stretched = ({ scope, from, to, where }: LogSelection): LogSelection => ({
-  scope: { ...scope, keptSince: scope.keptSince === 0 ? 0 : at(scope.keptSince) },
+  scope: {
+    ...scope,
+    keptSince: scope.keptSince === 0 ? 0 : at(scope.keptSince),
+    erased: scope.erased.map((one) => ({ ...one, before: at(one.before) })),
+  },
   from: at(from),
   to: at(to),
   where,
@@ -164,7 +168,7 @@ export async function answers({ records, questions: count, seed, watch }: Answer
 
 /** Everything of one organisation. */
 const stretchless: LogSelection = {
-  scope: { organisationId: 'org-a', workspaceIds: null, userId: null, keptSince: 0 },
+  scope: { organisationId: 'org-a', workspaceIds: null, userId: null, keptSince: 0, erased: [] },
   from: 0,
   to: SPAN_MS,
   where: [],

@@ -164,6 +164,7 @@ export async function kills({ store, rounds, next, watch }: KillsOptions): Promi
     threads: 2,
     catalog: storedCatalog(tables, 'node', systemClock),
     bodies: NO_BODIES,
+    forgetFeedback: async () => 0,
     clock: systemClock,
     log: silentLog,
   });

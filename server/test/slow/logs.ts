@@ -97,7 +97,7 @@ async function time(id: string, goal: number, run: () => Promise<unknown>): Prom
   line(id, middle, more, fast(middle < goal));
 }
 
-const wide = { organisationId: 'org-a', workspaceIds: null, userId: null, keptSince: 0 };
+const wide = { organisationId: 'org-a', workspaceIds: null, userId: null, keptSince: 0, erased: [] };
 const whole: LogSelection = { scope: wide, from: start, to: end, where: [] };
 const all: LogSelection = { ...whole, scope: { ...wide, workspaceIds: [history.largestWorkspace] } };
 const only = (filter: LogFilter): LogSelection => ({ ...all, where: [filter] });

@@ -9,11 +9,13 @@ import { createScheduler, type Scheduler } from '../../src/jobs/scheduler.ts';
 import { KeeperExporter } from '../../src/keeper/exporter.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
+import { pendingErasures } from '../../src/resources/logs/erasures/pending.ts';
 import { EXPORTS } from '../../src/resources/logs/exports/index.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
 import { Services } from '../../src/resources/services.ts';
 import { openDiskBlobs } from '../../src/store/disk/blobs.ts';
 import type { Blobs, StoredLog, Tables } from '../../src/store/ports.ts';
+import { plainVault } from './admin.ts';
 import { recordOfNow, startKeeper } from './log-keeper.ts';
 import { type Caller, type Organisation, startOrganisation } from './organisation.ts';
 
@@ -50,7 +52,7 @@ export async function startExports(engine: 'sqlite' | 'postgres'): Promise<Expor
     for (const one of schedulers) one.wake();
   };
   const services = new Services()
-    .provide(KEPT_LOGS, { store: keeper.keeper, days: 0 })
+    .provide(KEPT_LOGS, { store: keeper.keeper, days: 0, erased: (tx) => pendingErasures(tx, plainVault) })
     .provide(EXPORTS, { maxRows: MAX_ROWS, wake });
   const on = await startOrganisation(engine, {
     clock,

@@ -53,7 +53,7 @@ export interface LogFleet {
 
 /** Everything of an organisation. */
 export const everything = (organisationId = 'org-a') => {
-  const scope = { organisationId, workspaceIds: null, userId: null, keptSince: 0 };
+  const scope = { organisationId, workspaceIds: null, userId: null, keptSince: 0, erased: [] };
   return { scope, from: Date.UTC(2026, 0, 1) - 86_400_000, to: Date.UTC(2026, 0, 10), where: [] };
 };
 

@@ -20,7 +20,7 @@ const DAY_MS = 86_400_000;
 /** Everything of one organisation, of yesterday and today. */
 export function recent(organisationId = 'org-a'): LogSelection {
   const now = systemClock.now();
-  const scope = { organisationId, workspaceIds: null, userId: null, keptSince: 0 };
+  const scope = { organisationId, workspaceIds: null, userId: null, keptSince: 0, erased: [] };
   return { scope, from: now - DAY_MS, to: now + DAY_MS, where: [] };
 }
 
@@ -71,6 +71,7 @@ export async function startKeeper(
       tickMs: 20,
       catalog: storedCatalog(tables, 'node', systemClock),
       bodies: NO_BODIES,
+      forgetFeedback: async () => 0,
       clock: systemClock,
       log,
       ...options,

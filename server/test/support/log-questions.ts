@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import type { StoredLog } from '../../src/store/ports.ts';
 import { LOG_COLUMNS } from '../../src/telemetry/log-columns.ts';
 import type {
+  ErasedLogs,
   LogFilter,
   LogGroupKey,
   LogGroupQuery,
@@ -119,12 +120,20 @@ const { filter } = fc.letrec<{ filter: LogFilter }>((tie) => ({
 }));
 const filters = fc.array(filter, { maxLength: 2 });
 
+const erasure: fc.Arbitrary<ErasedLogs> = fc.record({
+  workspaceId: maybe(fc.constantFrom(...WORKSPACES)),
+  column: fc.constantFrom('id', 'end_user', 'api_key_id', 'trace_id'),
+  value: fc.oneof(word, fc.constantFrom('3-13', '0-0', '7-1')),
+  before: fc.constantFrom(100, 499.5, SPAN_MS),
+});
+
 export const selections: fc.Arbitrary<LogSelection> = fc.record({
   scope: fc.record({
     organisationId: fc.constantFrom(...ORGANISATIONS),
     workspaceIds: maybe(fc.subarray(WORKSPACES)),
     userId: maybe(fc.constantFrom('u1', 'u2')),
     keptSince: fc.constantFrom(0, 0, 300, 300.5),
+    erased: fc.array(erasure, { maxLength: 2 }),
   }),
   from: fc.constantFrom(0, 100, 499.5),
   to: fc.constantFrom(SPAN_MS, SPAN_MS, 700, 0),

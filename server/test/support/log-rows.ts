@@ -83,6 +83,8 @@ export const forgottenLogs: CustomLogs = {
 export function naiveLogs(days = 0): { readonly store: NaiveLogStore; readonly services: Services } {
   const Store = process.env[ENGINE] === undefined ? NaiveLogStore : ComparedLogStore;
   const store = new Store([], { completeTo: Date.UTC(2026, 5, 1), incomplete: [] });
-  const services = new Services().provide(KEPT_LOGS, { store, days }).provide(CUSTOM_LOGS, forgottenLogs);
+  const services = new Services()
+    .provide(KEPT_LOGS, { store, days, erased: async () => [] })
+    .provide(CUSTOM_LOGS, forgottenLogs);
   return { store, services };
 }

@@ -102,7 +102,12 @@ export class NaiveLogStore implements LogStore {
   }
 }
 
-function isIn({ organisationId, workspaceIds, userId, keptSince }: LogScope, row: LogRow): boolean {
+function isIn({ organisationId, workspaceIds, userId, keptSince, erased }: LogScope, row: LogRow): boolean {
+  const gone = erased.some(
+    ({ workspaceId, column, value, before }) =>
+      row[column] === value && Number(row.time) < before && (workspaceId ?? row.workspace_id) === row.workspace_id,
+  );
+  if (gone) return false;
   if (row.organisation_id !== organisationId || Number(row.time) < keptSince) return false;
   if (workspaceIds !== null && !workspaceIds.includes(String(row.workspace_id))) return false;
   return userId === null || row.user_id === userId;

@@ -102,6 +102,7 @@ export async function withKeeper<T>(
     threads: 2,
     catalog: storedCatalog(tables, node, systemClock),
     bodies: NO_BODIES,
+    forgetFeedback: async () => 0,
     clock: systemClock,
     log,
   });
@@ -131,7 +132,7 @@ async function keptBy(
   most = Number.POSITIVE_INFINITY,
 ): Promise<StoredLog[]> {
   const workspaceIds = workspaceId === null ? null : [workspaceId];
-  const scope = { organisationId, workspaceIds, userId: null, keptSince: 0 };
+  const scope = { organisationId, workspaceIds, userId: null, keptSince: 0, erased: [] };
   const to = systemClock.now() + DAY_MS;
   const columns = LOG_COLUMNS.map(({ name }) => name);
   const records: StoredLog[] = [];

@@ -204,7 +204,8 @@ async function lastMinutes(
   now: number,
 ): Promise<{ readonly long: TrafficSums; readonly short: TrafficSums } | null> {
   const workspaceIds = workspace_id === '' ? null : [workspace_id];
-  const scope = { organisationId: organisation_id, workspaceIds, userId: null, keptSince: 0 };
+  // Sums name nobody, and those of hours have what is erased, too.
+  const scope = { organisationId: organisation_id, workspaceIds, userId: null, keptSince: 0, erased: [] };
   const where: LogFilter[] = [{ column: 'dry_run', is: false }];
   try {
     const { summary, incomplete } = await logs.groups(

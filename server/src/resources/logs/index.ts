@@ -8,6 +8,7 @@ import { tenantFields } from '../fields.ts';
 import { notFound } from '../look-up.ts';
 import { action } from '../resource.ts';
 import { afterCommit, Service } from '../services.ts';
+import { logErasures } from './erasures/index.ts';
 import { logExports } from './exports/index.ts';
 import { insertLogs } from './insert.ts';
 import { logHistogram, logList } from './list.ts';
@@ -50,5 +51,5 @@ const decision = action({
 });
 
 export const logs: Resource = {
-  actions: [logList, insertLogs, logTail, logHistogram, ...logExports, readLog, decision, ...logGroups],
+  actions: [logList, insertLogs, logTail, logHistogram, ...logExports, ...logErasures, readLog, decision, ...logGroups],
 };

@@ -6,15 +6,19 @@ import type { Principal } from '../../auth/principal.ts';
 import { roleScopes, roleSight, type Sight, WHOLE_SIGHT } from '../../auth/scopes.ts';
 import { securityOf } from '../../auth/security-settings.ts';
 import { SluiceError } from '../../kernel/errors.ts';
+import type { TenantTx } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
-import type { LogFilter, LogScope, LogStore } from '../../telemetry/log-query.ts';
+import type { ErasedLogs, LogFilter, LogScope, LogStore } from '../../telemetry/log-query.ts';
 import type { Call } from '../resource.ts';
 import { Service } from '../services.ts';
 
-/** The records, and how many days of them may be shown; 0: all that are kept. */
+/** The records, and which of them may be shown. */
 export interface KeptLogs {
   readonly store: LogStore;
+  /** 0: all that are kept. */
   readonly days: number;
+  /** What is being erased of the organisation of a transaction. */
+  readonly erased: (tx: Pick<TenantTx, 'tenant' | 'list'>) => Promise<readonly ErasedLogs[]>;
 }
 
 export const KEPT_LOGS = new Service<KeptLogs>('log store: requests are not kept where it can read them');
@@ -50,13 +54,16 @@ export async function reachOf(
   unnamed: Unnamed = 'whole organisation',
 ): Promise<Reach> {
   const { principal, tenant, tx } = call;
-  const days = call.service(KEPT_LOGS)?.days ?? 0;
+  const logs = call.service(KEPT_LOGS);
+  const days = logs?.days ?? 0;
+  const erased = (await logs?.erased(tx)) ?? [];
   const scopeOf = (workspaceIds: readonly string[] | null, sight: Sight): Reach => ({
     scope: {
       organisationId: tenant.organisationId,
       workspaceIds,
       userId: sight.ownOnly === null ? null : principal.userId,
       keptSince: days === 0 ? 0 : call.clock.now() - days * DAY_MS,
+      erased,
     },
     sight,
   });

@@ -2,6 +2,7 @@
 import type { Row, TenantTable } from '../schema.ts';
 import { FEEDBACK } from './feedback-row.ts';
 import { logDestinationRows } from './log-destination-row.ts';
+import { LOG_ERASURE } from './log-erasure-row.ts';
 import { LOG_EXPORT } from './log-export-row.ts';
 import { secretReferenceRow } from './secret-reference-row.ts';
 
@@ -366,6 +367,7 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
     feedback: { id: `${name}-feedback`, ...inside, ...FEEDBACK, ...at },
     ...logDestinationRows(name, inside, at),
     log_exports: { id: `${name}-export`, ...inside, ...LOG_EXPORT, ...at },
+    log_erasures: { id: `${name}-erasure`, ...inside, ...LOG_ERASURE, ...at },
     training_jobs: {
       id: `${name}-job`,
       ...inside,

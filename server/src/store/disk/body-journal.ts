@@ -42,12 +42,18 @@ const GROUP_BYTES = 1 << 20;
 const LOOK_MS = 2_000;
 /** A segment that nothing was added to for so long gets nothing more: its reader may remove it. */
 const RETIRE_MS = 60_000;
+/** And no segment is written to for longer than this: what is erased is to be gone from the journal as well. */
+const RENEW_MS = 600_000;
 const LENGTH_BYTES = 4;
+/** A group of no bytes: the segment ends here, and its reader may remove it. */
+const END = Buffer.alloc(LENGTH_BYTES);
 
 interface LiveSegment {
   readonly file: FileHandle;
   readonly segment: string;
   readonly key: Buffer;
+  /** Of the clock that never goes back. */
+  readonly since: number;
   size: number;
 }
 
@@ -177,7 +183,7 @@ export class BodyJournal implements Closable {
       return;
     }
     const bytes = LENGTH_BYTES + plain.length + SEALED_MORE;
-    if (this.#live !== null && this.#live.size + bytes > this.#options.segmentBytes) await this.#retire();
+    if (this.#live !== null && this.#isOver(this.#live, bytes)) await this.#retire();
     const live = this.#live ?? (await this.#begin());
     this.#live = live;
     const length = Buffer.allocUnsafe(LENGTH_BYTES);
@@ -191,6 +197,11 @@ export class BodyJournal implements Closable {
     this.#cancelRetire = this.#options.clock.after(RETIRE_MS, () => {
       if (this.#running === null) this.#running = this.#retire().finally(() => this.#ran());
     });
+  }
+
+  #isOver({ size, since }: LiveSegment, more: number): boolean {
+    const { segmentBytes, clock } = this.#options;
+    return size + more > segmentBytes || clock.monotonic() - since >= RENEW_MS;
   }
 
   #ran(): void {
@@ -210,7 +221,7 @@ export class BodyJournal implements Closable {
     this.#next += 1;
     const head = Buffer.from(`${JSON.stringify({ version: 1, key: id })}\n`);
     await file.write(head, 0, head.length, 0);
-    return { file, segment, key, size: head.length };
+    return { file, segment, key, since: clock.monotonic(), size: head.length };
   }
 
   async #retire(): Promise<void> {
@@ -218,6 +229,8 @@ export class BodyJournal implements Closable {
     this.#cancelRetire = null;
     const live = this.#live;
     this.#live = null;
+    // Without it the reader waits until it is sure that nothing more comes.
+    await live?.file.write(END, 0, END.length, live.size).catch(() => undefined);
     await live?.file.close().catch(() => undefined);
   }
 

@@ -78,6 +78,8 @@ export interface Journal extends Closable {
   shippedTo(position: JournalPosition): void;
   /** For the reader: the segment is finished with and its file is gone or about to go. */
   release(segment: string): void;
+  /** Begins another segment, unless the live one is empty: then the reader can let go of what is in it. */
+  renew(): void;
 }
 
 interface Segment {
@@ -469,6 +471,17 @@ class DiskJournal implements Journal {
     // A sync may be using the descriptor right now, so only a sync closes it.
     this.#retired.push(segment);
     if (!this.#closing) void this.#startSync();
+  }
+
+  renew(): void {
+    if (this.#live === null || this.#live.size === 0 || this.#closing) return;
+    try {
+      this.#rotate();
+    } catch (error) {
+      this.#log.debug('a journal segment could not be begun, the one before is written on', { error });
+      return;
+    }
+    void this.#startSync();
   }
 
   /** A record fits again, with some to spare: else each one shipped would let one in. */

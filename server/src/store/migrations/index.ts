@@ -17,6 +17,7 @@ import { logFiles } from './0019-log-files.ts';
 import { bodyChunks } from './0020-body-chunks.ts';
 import { logExports } from './0022-log-exports.ts';
 import { logDestinations } from './0023-log-destinations.ts';
+import { logErasures } from './0024-log-erasures.ts';
 import { trafficAlerts } from './0025-traffic-alerts.ts';
 import { sharedLogFiles } from './0026-shared-log-files.ts';
 import { secretReferences } from './0028-secret-references.ts';
@@ -43,6 +44,7 @@ export const MIGRATIONS: readonly Migration[] = [
   bodyChunks,
   logExports,
   logDestinations,
+  logErasures,
   trafficAlerts,
   sharedLogFiles,
   secretReferences,

@@ -23,6 +23,8 @@ export const BODY_FLAGS = {
   answerOnly: 16,
   /** There was no room. */
   lost: 32,
+  /** Of a chunk alone: the bodies were erased, and do not come back when the journal is read again. */
+  erased: 64,
 } as const;
 
 /** What is known of one part, beside its bytes. */

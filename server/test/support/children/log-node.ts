@@ -60,6 +60,7 @@ const keeper = new LogKeeper({
   flushRecords: 500,
   catalog: storedCatalog(tables, 'node', systemClock),
   bodies: NO_BODIES,
+  forgetFeedback: async () => 0,
   clock,
   log,
 });

@@ -1,0 +1,26 @@
+/** Erasure of stored requests, as the log store carries it out on one node. */
+import type { ErasedLogs } from './log-query.ts';
+
+/** What one pass has found and removed. */
+export interface ErasedCounts {
+  readonly records: number;
+  /** Those of them whose bodies are gone. */
+  readonly bodies: number;
+  readonly feedback: number;
+  /** Files that cannot be read, in which such records may be. */
+  readonly damagedFiles: number;
+}
+
+/** A trace in its workspace. */
+export interface ErasedTrace {
+  readonly workspaceId: string;
+  readonly traceId: string;
+}
+
+export interface LogEraser {
+  /**
+   * Removes the records from files, before them their bodies. What the journals have is in files first. A pass that was cut short is
+   * made again, and finds the rest.
+   */
+  erase(organisationId: string, erased: ErasedLogs): Promise<ErasedCounts>;
+}
