@@ -331,18 +331,16 @@ export class Keeper {
   }
 
   /**
-   * Writes files anew that have records of before a time, one after the other: others write and merge between two. `rest` is asked
-   * with each: it answers a statement of the rows that stay, or null where all do. Resolves when the former files are gone.
+   * Writes files anew that have records of before a time, one after the other. Resolves when the former ones are gone.
    */
   async rewrite(before: number, rest: RowsThatStay): Promise<void> {
     const seen = new Set<string>();
     const gone: Promise<void>[] = [];
     for (;;) {
       const next = this.#files.find(({ id, minTime, damaged }) => !damaged && minTime < before && !seen.has(id));
-      if (next === undefined) break;
+      if (next === undefined) return void (await Promise.all(gone));
       await this.#serial(async () => {
         seen.add(next.id);
-        // Others may have merged it meanwhile.
         if (!this.#files.includes(next)) return;
         const rows = await rest(this.#connection, relationOf([{ path: this.#pathOf(next.id) }], []));
         if (rows === null) return;
@@ -351,7 +349,6 @@ export class Keeper {
         gone.push(...(await this.#replace([next], written.records === 0 ? [] : [written])));
       });
     }
-    await Promise.all(gone);
   }
 
   async close(): Promise<void> {

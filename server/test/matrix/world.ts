@@ -9,8 +9,7 @@ import { scopesOf } from '../../src/auth/scopes.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { LOG_DESTINATION, LOG_DESTINATION_FEED } from '../../src/store/conformance/log-destination-row.ts';
-import { LOG_ERASURE } from '../../src/store/conformance/log-erasure-row.ts';
-import { LOG_EXPORT } from '../../src/store/conformance/log-export-row.ts';
+import { LOG_ERASURE, LOG_EXPORT } from '../../src/store/conformance/log-export-row.ts';
 import {
   apiKeyRow,
   configRow,

@@ -2,8 +2,7 @@
 import type { Row, TenantTable } from '../schema.ts';
 import { FEEDBACK } from './feedback-row.ts';
 import { logDestinationRows } from './log-destination-row.ts';
-import { LOG_ERASURE } from './log-erasure-row.ts';
-import { LOG_EXPORT } from './log-export-row.ts';
+import { LOG_ERASURE, LOG_EXPORT } from './log-export-row.ts';
 import { secretReferenceRow } from './secret-reference-row.ts';
 
 const at = { created_at: 1_700_000_000_000, last_updated_at: 1_700_000_000_000 };
