@@ -330,9 +330,7 @@ export class Keeper {
     });
   }
 
-  /**
-   * Writes files anew that have records of before a time, one after the other. Resolves when the former ones are gone.
-   */
+  /** Writes files anew that have records of before a time, one after the other. Resolves when the former ones are gone. */
   async rewrite(before: number, rest: RowsThatStay): Promise<void> {
     const seen = new Set<string>();
     const gone: Promise<void>[] = [];
@@ -536,12 +534,10 @@ export class Keeper {
     }
   }
 
-  /** A temporary file, its bytes on the disk, then its name, then the name on the disk. */
   async #write(rows: string, day: number, level: number, connection = this.#connection): Promise<LogFile> {
     const { dir, newId } = this.#options;
     const id = newId();
-    const unfinished = join(dir, id + UNFINISHED);
-    const facts = await writeParquet(connection, rows, unfinished, this.#pathOf(id));
+    const facts = await writeParquet(connection, rows, join(dir, id + UNFINISHED), this.#pathOf(id));
     await syncDirectory(dir);
     return {
       id,
