@@ -349,6 +349,7 @@ const TAG_TEXTS: Readonly<Record<string, string>> = {
   Organisation: 'Settings and defaults of the organisation.',
   Policies: 'Rate limits and budgets for groups of requests.',
   Providers: 'Provider accounts as one workspace uses them: the `slug` of `@slug/model`.',
+  'Log destinations': 'Collectors, webhooks and buckets that requests are sent to as they come.',
   'Secret references': 'Names for secrets that stay in a secret manager.',
   Users: 'People of the organisation, their roles and invites.',
   Utilities: 'Small checks for clients.',

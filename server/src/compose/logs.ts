@@ -113,12 +113,10 @@ type Shared = Awaited<ReturnType<typeof openShared>>;
 /** The files of all nodes; null where each node has its own. Replaced ones are removed by one node for all. */
 async function shareFiles(common: Common, stores: Stores): Promise<Shared | null> {
   const { config, clock, log, lifecycle } = common;
-  const { tables, node, nodeId } = stores;
+  const { tables, node } = stores;
   if (tables.engine === 'sqlite' || config.logs !== null) return null;
   if (!isShared(common, stores)) {
-    const other = await tables.systemRead((tx) => tx.find('log_files', { node: { not: nodeId } }));
-    const level = other === undefined ? 'info' : 'warn';
-    log[level]('of several nodes, each answers about the requests that it served unless SLUICE_BLOBS_URL is set');
+    log.info('of several nodes, each answers about the requests that it served unless SLUICE_BLOBS_URL is set');
     return null;
   }
   const shared = await openShared(common, stores);

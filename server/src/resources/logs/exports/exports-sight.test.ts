@@ -160,7 +160,7 @@ describe.each(['sqlite', 'postgres'] as const)('exports of logs on %s', (engine)
     for (const wrong of [link.slice(0, -1), `${link}A`, link.replace(/token=./, 'token=_'), link.split('?')[0] ?? '']) {
       expect(await status(wrong)).toBe(403);
     }
-    expect(await status(link, 'POST')).toBe(404);
+    expect(await status(link, 'POST')).toBe(405);
     under.later(14 * MINUTES);
     expect(await status(link)).toBe(200);
     under.later(MINUTES);
