@@ -302,7 +302,7 @@ const SAVES: Record<string, readonly Save[]> = {
 
 /** They sound secret and are names of headers, keys of objects, references, rights or ways to sign in. */
 const NO_SECRET =
-  /secret_references\.(?:create|update): (?:secret_path|secret_key|auth_config\.(?:aws_(?:region|role_arn|external_id|auth_type)|azure_(?:entra_(?:tenant|client)_id|managed_client_id|vault_url)|vault_(?:addr|namespace|role|role_id|auth_path)))$|\.?auth_settings\.|secret_mappings|virtual_key(?:_id)?$|[aA]uth_?(?:mode|type|Mode|Type)$|forward_headers|scopes|\.key$|metadata_schemas|user_api_key_config|workspace_api_key_details|jsonKeys|requiredMetadataKeys|requestParametersCheck|check default\.jwt|oauth_(?:token_endpoint|client_id|scope)$|credentials\.(?:endpoint|region|projectId|domain)$|guardrails\.invoke|policies\.usage-limits\.simulate|filters\.(?:virtual_keys|api_key_ids)$/;
+  /secret_references\.(?:create|update): (?:secret_path|secret_key|auth_config\.(?:aws_(?:region|role_arn|external_id|auth_type)|azure_(?:entra_(?:tenant|client)_id|managed_client_id|vault_url)|vault_(?:addr|namespace|role|role_id|auth_path)))$|\.?auth_settings\.|secret_mappings|virtual_key(?:_id)?$|[aA]uth_?(?:mode|type|Mode|Type)$|forward_headers|scopes|\.key$|metadata_schemas|user_api_key_config|workspace_api_key_details|jsonKeys|requiredMetadataKeys|requestParametersCheck|check default\.jwt|oauth_(?:token_endpoint|client_id|scope)$|credentials\.(?:endpoint|region|projectId|domain)$|guardrails\.invoke|policies\.usage-limits\.simulate|filters\.(?:virtual_keys|api_key_ids)$|^logs\.erase: api_key_id$/;
 const WEBHOOK = /(?:webhook_url|webhookURL|logURL)$/;
 const FIELDS = [
   ...new Set(

@@ -10,6 +10,7 @@ import {
   startAdmin,
 } from '../../../test/support/admin.ts';
 import { consoleServer } from '../../../test/support/console.ts';
+import { NaiveLogStore } from '../../../test/support/naive-log-store.ts';
 import { addUser, PUBLIC_URL, signIn } from '../../../test/support/people.ts';
 import { migratedDatabase } from '../../../test/support/postgres.ts';
 import { registerAdmin } from '../../admin/handle.ts';
@@ -24,6 +25,8 @@ import type { Tables } from '../../store/ports.ts';
 import { openPostgresTables } from '../../store/postgres/tables.ts';
 import type { Row } from '../../store/schema.ts';
 import { ACTIONS } from '../catalog.ts';
+import { KEPT_LOGS } from '../logs/reach.ts';
+import { Services } from '../services.ts';
 import { verifyAudit } from './verify.ts';
 
 const ID = '00000000-0000-7000-8000-000000000000';
@@ -75,7 +78,12 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
   beforeAll(async () => {
     const tables = await emptyTables(engine);
     sessions = new ConsoleSessions({ tables, clock: systemClock, publicUrl: () => PUBLIC_URL });
-    admin = await startAdmin(tables, { admin: { sessions } });
+    const services = new Services().provide(KEPT_LOGS, {
+      store: new NaiveLogStore(),
+      days: 0,
+      erased: async () => [],
+    });
+    admin = await startAdmin(tables, { admin: { sessions, services } });
     const body = { name: 'weak', scopes: ['completions.write'], workspace_id: admin.a.workspace_id };
     weakKey = (await ok('POST', '/v1/api-keys/workspace/service', { body })).body.key;
   });
