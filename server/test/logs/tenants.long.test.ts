@@ -205,6 +205,10 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   'logs.exports.cancel': 'of the control store; `test/matrix`',
   'logs.exports.download': 'bytes of the file: `jobs/log-exports.test.ts`',
   'logs.exports.field-restrictions': 'of settings',
+  'logs.delete': 'writes; `test/logs/erasure.long.test.ts`',
+  'logs.erase': 'writes; `test/logs/erasure.long.test.ts`',
+  'logs.erasures.list': 'of the control store; `test/matrix`',
+  'logs.erasures.read': 'of the control store; `test/matrix`',
   'logs.decision': 'by another service; `logs.read` reads the same record',
 };
 /** Further questions of a route. */
