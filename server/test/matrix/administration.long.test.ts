@@ -60,7 +60,7 @@ describe('what is put before the matrix', () => {
 
 /** Columns whose text a tenant does not write: identifiers, and words out of a list. */
 const FIXED =
-  /\.(id|.*_id|status|role|type|kind|direction|creation_mode|creation_source|action|method|user_type|level|purpose|content_type|provider|step|target|unit|key|digest|kek_id|wrapped|account|owner_kind|from_account|to_account|type|source|source_type|connection_status|period|segment|journal|node|window|on_outage|channel|format|manager_type)$/;
+  /\.(id|.*_id|status|role|type|kind|direction|creation_mode|creation_source|action|method|user_type|level|purpose|content_type|provider|step|target|unit|key|digest|kek_id|wrapped|account|owner_kind|from_account|to_account|type|source|source_type|connection_status|period|segment|journal|node|window|on_outage|channel|format|manager_type|selects)$/;
 
 describe('credentials × routes', () => {
   it('a credential that opens nothing gets the same refusal everywhere, whatever is named', async () => {

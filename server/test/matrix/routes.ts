@@ -137,6 +137,8 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   '[].trace_id': null,
   's3.access_key_id': null,
   'filters.api_key_ids': null,
+  'logs.erase api_key_id': null,
+  'logs.erase end_user': null,
   'filters.user_ids': null,
   'filters.trace_id': null,
   'filters.span_id': null,

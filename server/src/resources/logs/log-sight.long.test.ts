@@ -284,6 +284,10 @@ describe('every switch of the security settings', () => {
       'feedback.list',
       'feedback.read',
       'logs.decision',
+      // Of erasures, by `test/logs/erasure.long.test.ts`: owners, admins and organisation keys alone.
+      'logs.erase',
+      'logs.erasures.list',
+      'logs.erasures.read',
       'policies.rate-limits.simulate',
       'policies.usage-limits.alerts',
       'policies.usage-limits.entities',
