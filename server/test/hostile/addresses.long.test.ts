@@ -46,6 +46,11 @@ beforeAll(async () => {
     await server.admin('POST', '/secret-references', { name: field, slug: `of-${field}`, ...reference });
   }
   made.deployment = String((await server.admin('POST', '/deployments', { name: 'saved' })).body.id);
+  for (const kind of ['otlp', 'webhook', 's3'] as const) {
+    const target = kind === 's3' ? bucket : { url: 'https://h.example/v1' };
+    const body = { name: kind, kind, organisation_id: server.first.organisation_id, [kind]: target };
+    made[kind] = String((await server.admin('POST', '/log-destinations', body)).body.id);
+  }
   made.policy = String((await server.admin('POST', '/policies/usage-limits', policy, mine)).body.id);
 });
 afterAll(() => server?.stop());
@@ -77,6 +82,22 @@ const organisation = (body: (url: string) => object): Save => {
 };
 const key = { name: 'v', key: 'k' };
 const model = (url: string) => ({ slug: 'm', enabled: true, configurations: { custom_host: url, key: 'k' } });
+const destination = (kind: 'otlp' | 'webhook' | 's3', field: string, more: object): [string, Save[]][] => [
+  [
+    `log_destinations.create: ${kind}.${field}`,
+    [
+      (url) => {
+        const { organisation_id } = server.first;
+        return ['POST', '/log-destinations', { name: 'd', kind, organisation_id, [kind]: { ...more, [field]: url } }];
+      },
+    ],
+  ],
+  [
+    `log_destinations.update: ${kind}.${field}`,
+    [(url) => ['PUT', `/log-destinations/${made[kind]}`, { [kind]: { ...more, [field]: url } }]],
+  ],
+];
+const bucket = { bucket: 'records', region: 'eu-central-1', access_key_id: 'a', secret_access_key: 's' };
 /** What each field is saved by: under the names that the schemas have for it. */
 const FIELDS: Record<string, readonly Save[]> = {
   'account: custom_host': [(url) => integration('openai', { custom_host: url })],
@@ -153,6 +174,11 @@ const FIELDS: Record<string, readonly Save[]> = {
       ];
     }),
   ),
+  ...Object.fromEntries([
+    ...destination('otlp', 'url', {}),
+    ...destination('webhook', 'url', {}),
+    ...destination('s3', 'endpoint', bucket),
+  ]),
   'check default.webhook: webhookURL': check('default.webhook', (url) => ({ webhookURL: url })),
   'check default.log: logURL': check('default.log', (url) => ({ logURL: url })),
   'check default.jwt: jwksUri': check('default.jwt', (url) => ({ headerKey: 'x-token', jwksUri: url })),
@@ -178,7 +204,7 @@ const FIELDS: Record<string, readonly Save[]> = {
 /** A trial keeps nothing and calls nothing, and a record of a request tells where it was sent. */
 const TRIED = /^(?:policies\.usage-limits\.simulate|logs\.insert): /;
 
-const made = { config: '', policy: '', deployment: '' };
+const made = { config: '', policy: '', deployment: '', otlp: '', webhook: '', s3: '' };
 const ADDRESSES = [
   ...new Set(
     allTextFields()
@@ -199,7 +225,7 @@ it.each(ADDRESSES)('%s takes no address that calls may not go to', async (field)
         method,
         path,
         body,
-        /^\/(admin\/organisation|deployments|secret-references)/.test(path) ? all : mine,
+        /^\/(admin\/organisation|deployments|secret-references|log-destinations)/.test(path) ? all : mine,
       );
       return { status: answer.status, text: `${path} ${url}: ${JSON.stringify(answer.body)}` };
     };
