@@ -78,12 +78,8 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
   beforeAll(async () => {
     const tables = await emptyTables(engine);
     sessions = new ConsoleSessions({ tables, clock: systemClock, publicUrl: () => PUBLIC_URL });
-    const services = new Services().provide(KEPT_LOGS, {
-      store: new NaiveLogStore(),
-      days: 0,
-      erased: async () => [],
-    });
-    admin = await startAdmin(tables, { admin: { sessions, services } });
+    const logs = { store: new NaiveLogStore(), days: 0, erased: async () => [] };
+    admin = await startAdmin(tables, { admin: { sessions, services: new Services().provide(KEPT_LOGS, logs) } });
     const body = { name: 'weak', scopes: ['completions.write'], workspace_id: admin.a.workspace_id };
     weakKey = (await ok('POST', '/v1/api-keys/workspace/service', { body })).body.key;
   });
