@@ -219,9 +219,12 @@ describe('a guardrail that is stored and can no longer be carried out', () => {
     });
   /** As another version of Sluice, another node or a hand may leave the store. */
   const inStore = async (sql: string, ...values: string[]): Promise<void> => {
-    const database = new DatabaseSync(join(server.dataDir, 'control.db'), { timeout: 5_000 });
+    // Never waits in SQLite: a transaction of the server ends on this thread.
+    const database = new DatabaseSync(join(server.dataDir, 'control.db'), { timeout: 0 });
     try {
-      expect(database.prepare(sql).run(...values).changes).toBe(1);
+      const statement = database.prepare(sql);
+      const { changes } = await vi.waitFor(() => statement.run(...values), PATIENT);
+      expect(changes).toBe(1);
     } finally {
       database.close();
     }

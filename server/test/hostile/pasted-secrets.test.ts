@@ -1,7 +1,7 @@
 /** Keys that people paste where a name belongs, and saved credentials that a request would send to another vendor. */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { startServer, type TestServer } from '../support/server.ts';
 import { type FakeUpstream, sendJson, startUpstream } from '../support/upstream.ts';
 
@@ -111,9 +111,11 @@ describe('a credential in a saved config', () => {
   it('of an older version goes to no provider that the request names', async () => {
     const saved = await save({ provider: 'openai', api_key: 'sk-saved-before', custom_host: `${upstream.url}/v1` });
     const version = String(saved.body.version_id);
-    const db = new DatabaseSync(join(server.dataDir, 'control.db'), { timeout: 5_000 });
+    // Never waits in SQLite: a transaction of the server ends on this thread.
+    const db = new DatabaseSync(join(server.dataDir, 'control.db'), { timeout: 0 });
     const changed = db.prepare(`UPDATE config_versions SET config = json_remove(config, '$.provider') WHERE id = ?`);
-    expect(changed.run(version).changes).toBe(1);
+    const { changes } = await vi.waitFor(() => changed.run(version), { timeout: 10_000, interval: 20 });
+    expect(changes).toBe(1);
     db.close();
     const headers = { 'x-gateway-config': String(saved.body.slug), 'x-gateway-provider': 'openai' };
     const answer = await server.call('/chat/completions', chat(), headers);
