@@ -1,4 +1,4 @@
-/** The same with real processes, which are killed at moments that nobody chose. */
+/** Shared log files with real keeper processes, which are killed at random moments. */
 import { once } from 'node:events';
 import { afterEach, expect, it } from 'vitest';
 import { type SharingNode, startSharingNodes } from '../../test/support/log-fleet.ts';

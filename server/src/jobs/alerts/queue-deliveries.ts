@@ -13,7 +13,7 @@ export type AlertOf = Pick<
 >;
 
 /** Of an alert without recipients: it is kept as the others are, and never sent. */
-const NOBODY = [['email', '']] as const;
+const NO_RECIPIENT = [['email', '']] as const;
 
 export async function queueDeliveries(
   tx: TenantTx,
@@ -26,7 +26,7 @@ export async function queueDeliveries(
     ...webhookUrls.map((url) => ['webhook', url] as const),
     ...emails.map((address) => ['email', address] as const),
   ];
-  for (const [channel, recipient] of channels.length === 0 ? NOBODY : channels) {
+  for (const [channel, recipient] of channels.length === 0 ? NO_RECIPIENT : channels) {
     await tx.insert('alert_deliveries', {
       id: uuidv7(clock),
       organisation_id: tx.tenant.organisationId,

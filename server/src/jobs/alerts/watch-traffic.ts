@@ -204,7 +204,7 @@ async function lastMinutes(
   now: number,
 ): Promise<{ readonly long: TrafficSums; readonly short: TrafficSums } | null> {
   const workspaceIds = workspace_id === '' ? null : [workspace_id];
-  // Sums name nobody, and those of hours have what is erased, too.
+  // Sums hold no personal data, and the hourly ones still count erased requests.
   const scope = { organisationId: organisation_id, workspaceIds, userId: null, keptSince: 0, erased: [] };
   const where: LogFilter[] = [{ column: 'dry_run', is: false }];
   try {

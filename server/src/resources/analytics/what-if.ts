@@ -252,7 +252,7 @@ function sumsOf(target: Target, { groups }: LogGroups): Sums {
   return { requests, unserved, unpriced, cost, would: price === null && !same ? null : would };
 }
 
-/** What nobody knows is taken to be served. */
+/** Whether the provider has the operation; an unknown operation or provider counts as served. */
 function isServed(to: Mapped['to'], operation: string | number | null | undefined): boolean {
   const provider = providerById(to.provider);
   if (provider === undefined || typeof operation !== 'string' || !Object.hasOwn(OPERATIONS, operation)) return true;
