@@ -22,6 +22,7 @@ import { openStores } from './compose/stores.ts';
 import { openTraining } from './compose/training.ts';
 import type { Config } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
+import { createGuardedFetch } from './gateway/guarded-fetch.ts';
 import { createEgressGuard } from './http/egress-guard.ts';
 import { createUpstream } from './http/upstream.ts';
 import { createScheduler } from './jobs/scheduler.ts';
@@ -33,6 +34,7 @@ import type { Log } from './kernel/log.ts';
 import { createNotes } from './kernel/notes.ts';
 import { registerModelPrices } from './llm/model-prices.ts';
 import { smtpMailer } from './mail/smtp.ts';
+import { oauthServer } from './oauth/routes.ts';
 import { createPricer } from './pricing/pricer.ts';
 import { PROVIDERS } from './providers/catalog.ts';
 import { createAccessLog } from './telemetry/access-log.ts';
@@ -62,6 +64,9 @@ export type Given = GivenServices & {
   /** Called once when all is open, just before the first request can come. */
   readonly beforeListening?: () => void;
 };
+
+/** Metadata documents of OAuth clients: small, quick, and no organisation's. */
+const CLIENT_DOCUMENTS = { storedCredential: false, httpsOnly: true, totalMs: 5_000, maxBytes: 65_536 } as const;
 
 const ALONE: WorkerRole = { index: 1, shared: null, primary: null };
 
@@ -120,7 +125,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   });
   const upstream = lifecycle.own('upstream', createUpstream({ egress, clock }));
   const managers = secretManagers(common, egress);
-  const kept = await openRuntime(common, stores, shared, front, managers);
+  const kept = await openRuntime(common, stores, shared, front, managers, egress);
   const readiness = openProbes(common, { stores, shared, spools, kept, front });
   const pricer = createPricer();
   registerModelPrices(front.app, { pricer, clock });
@@ -133,7 +138,20 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
     recorder: spools.recorder,
     wake,
   });
-  const planes = { stores, shared, spools, kept, front, training };
+  const oauth = oauthServer(
+    {
+      tables,
+      vault: stores.vault,
+      counters: shared.counters,
+      clock: stores.storeClock,
+      log,
+      sessions: kept.sessions,
+      publicUrl: () => front.publicUrl(),
+      readDocument: createGuardedFetch({ fetcher: training.services.fetcher, egress, clock }, '', CLIENT_DOCUMENTS),
+    },
+    kept.follow,
+  );
+  const planes = { stores, shared, spools, kept, front, training, oauth };
   const gateway = openGateway(common, { ...planes, egress, upstream, pricer, given });
   const mailer = config.smtp === null ? null : lifecycle.own('mail', smtpMailer(config.smtp));
   const metrics = openMetrics(common, { ...planes, gateway, exporter });

@@ -3,7 +3,8 @@
  * `process.env`. Wrong values stop the start, with one line for each: the setting, its value and what is allowed.
  */
 import { promises as files, readFileSync } from 'node:fs';
-import { resolve, sep } from 'node:path';
+import { homedir } from 'node:os';
+import { join, resolve, sep } from 'node:path';
 import { addressBytes, isLoopback } from './http/addresses.ts';
 import { compileTrustedHosts } from './http/trusted-hosts.ts';
 import { SluiceError } from './kernel/errors.ts';
@@ -110,6 +111,12 @@ export interface Config {
   readonly cloudIdentity: boolean;
   /** What secret references may read of this server itself. */
   readonly secrets: SecretsConfig;
+  /** Tokens that organisations sign. */
+  readonly jwt: {
+    readonly enabled: boolean;
+    /** Of tokens that name no scope, of organisations that name an issuer and an audience and no scopes themselves. */
+    readonly defaultScopes: readonly string[];
+  };
   /** Saved-only mode for every organisation. */
   readonly blockInlineConfig: boolean;
   /** Where the limit has no rule itself. */
@@ -343,6 +350,10 @@ function parseText<N extends Name>(name: N, { text, from }: Given, wrong: Note):
   return undefined;
 }
 
+/** Where commands keep what belongs to their user, on a machine that need not run a server. */
+export const userConfigFolder = (env: NodeJS.ProcessEnv = process.env): string =>
+  join(env.XDG_CONFIG_HOME || join(homedir(), '.config'), 'sluice');
+
 /** Reads and checks the whole configuration. Throws ConfigError with a line for each wrong value. */
 export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = process.env, cwd = process.cwd()): Config {
   const problems: string[] = [];
@@ -418,6 +429,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
       dir: get('SLUICE_SECRETS_DIR'),
       clusterToken: must(get('SLUICE_SECRETS_CLUSTER_TOKEN')),
     },
+    jwt: { enabled: must(get('JWT_ENABLED')), defaultScopes: must(get('JWT_LOCAL_AUTH_DEFAULT_SCOPES')) },
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     unpriced: must(get('SLUICE_UNPRICED')),
     unrecorded: must(get('SLUICE_UNRECORDED')),

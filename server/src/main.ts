@@ -18,6 +18,9 @@ const COMMANDS: Readonly<Record<string, (args: readonly string[]) => unknown>> =
   openapi: async (args) => (await import('./cli/openapi.ts')).openapi(args, output),
   audit: async (args) => (await import('./cli/audit.ts')).audit(args, output),
   'console-link': async (args) => (await import('./cli/console-link.ts')).consoleLink(args, output),
+  login: async (args) => (await import('./cli/sign-in.ts')).login(args, output),
+  logout: async (args) => (await import('./cli/sign-in.ts')).logout(args, output),
+  whoami: async (args) => (await import('./cli/sign-in.ts')).whoami(args, output),
   keys: async (args) => (await import('./cli/keys.ts')).keys(args, output),
   'user-email': async (args) => (await import('./cli/user-email.ts')).userEmailCommand(args, output),
   'operator-key': async (args) =>

@@ -1,5 +1,6 @@
 /** Every setting: its default, what is allowed, and how its text is read. `config.ts` says where the text comes from. */
 import { resolve } from 'node:path';
+import { scopesOf } from './auth/scopes.ts';
 import { SAMPLERS, type Sampler } from './exporter/sampler.ts';
 import { parseTrustedProxies } from './http/client-address.ts';
 import { parseTrustedHosts } from './http/trusted-hosts.ts';
@@ -542,6 +543,19 @@ export const VARIABLES = {
       // Metadata is shown in records and sent to webhooks: no credential may be in it.
       const secret = (name: string) => isCredentialHeader(name) || isSignIn(name) || name.startsWith(OWN_PREFIX);
       return [...new Set(names)].filter((name) => !secret(name));
+    },
+  }),
+  JWT_ENABLED: variable({
+    fallback: 'ON',
+    allowed: 'ON or OFF',
+    parse: (text) => ({ ON: true, TRUE: true, OFF: false, FALSE: false })[text.toUpperCase()],
+  }),
+  JWT_LOCAL_AUTH_DEFAULT_SCOPES: variable({
+    fallback: '',
+    allowed: 'a comma-separated list of scopes that workspace-service keys may have, such as completions.write',
+    parse: (text): readonly string[] | undefined => {
+      const scopes = list(text.replaceAll(' ', ','));
+      return scopes.every((scope) => scopesOf('token').has(scope)) ? scopes : undefined;
     },
   }),
   BLOCK_INLINE_CONFIG: variable({

@@ -22,7 +22,7 @@ import {
   walk,
 } from './support/sources.ts';
 
-/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,column,limit-types,alert-tables,feedback-table,guardrail-tables,log-tables,secret-reference-table,training-tables,vault}.ts. */
+/** Area → areas it may import, besides itself. `store` means the ports: store/{ports,schema,column,limit-types,alert-tables,feedback-table,guardrail-tables,log-tables,secret-reference-table,sign-in-tables,training-tables,vault}.ts. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   kernel: [],
   http: ['kernel'],
@@ -49,7 +49,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'pricing',
   ],
   secrets: ['kernel', 'http', 'store', 'operations', 'providers', 'resources'],
+  oidc: ['kernel', 'store', 'auth', 'resources'],
   admin: ['kernel', 'http', 'store', 'auth', 'resources', 'limits', 'telemetry'],
+  oauth: ['kernel', 'http', 'store', 'auth', 'resources', 'admin'],
+  scim: ['kernel', 'http', 'store', 'auth', 'resources', 'admin'],
   keeper: ['kernel', 'store', 'telemetry'],
   exporter: ['kernel', 'http', 'store', 'telemetry', 'keeper'],
   mail: ['kernel'],
@@ -111,11 +114,14 @@ const BEYOND_TENANTS: Readonly<Record<string, string>> = {
   'admin/idempotency.ts systemWrite': 'the job that removes what has expired',
   'admin/invitations.ts systemRead': 'whoever opens an invitation has its token and no organisation yet',
   'admin/mailed-links.ts systemRead': 'who has an address, in every organisation, for links that go to that address',
+  'admin/sign-in/provider-routes.ts systemRead': 'the public keys of a client, for a provider that knows its id',
+  'admin/sign-in/sso.ts systemRead': 'whose the domain of an address is, before anybody is signed in',
   'resources/admin/invites/accept.ts SystemTx': 'the invite of a token, whose organisation is its answer',
   'resources/audit-logs/retention.ts SystemTx': 'the job that removes audit rows after their days, and its anchors',
   'resources/audit-logs/retention.ts systemWrite': 'the same',
   'resources/audit-logs/verify.ts systemRead': 'the command that checks the chains of all organisations',
   'resources/organisations.ts SystemTx': 'first run and operator: an organisation is made',
+  'resources/settings/domains.ts SystemTx': 'the operator’s word that a domain is an organisation’s',
   'resources/seal-stored.ts SystemTx': 'the start: what an older version stored in clear, of all organisations',
   'resources/seal-stored.ts systemRead': 'the same',
   'resources/seal-stored.ts systemWrite': 'the same',
@@ -377,11 +383,15 @@ describe('what is used only at home', () => {
         'admin/console-actions.ts',
         'admin/handle.ts',
         'admin/invitations.ts',
+        'admin/sign-in/provider-routes.ts',
         'admin/mailed-links.ts',
         'admin/metrics.ts',
+        'admin/sign-in.ts',
         'gateway/client-facts.ts',
         'gateway/run-call.ts',
         'llm/steps/authenticate.ts',
+        'oauth/server.ts',
+        'scim/serve.ts',
       ]),
     ).toEqual([]);
     expect(users(/\bclient:\$\{(?!networkOf)/, [])).toEqual([]);
@@ -442,8 +452,8 @@ describe('what files give to others', () => {
     'gateway/tool-call.ts callTool',
     'http/buffer-pool.ts idleBufferBytes',
     'kernel/clock.ts TestClock',
+    'oauth/routes.ts OAUTH_ROUTES',
     'operations/tokens.ts countTokensSync',
-    'resources/claim-limits.ts claimLimits',
     'store/memory/feed.ts memoryFeed',
     'training/datasets/index.ts countDataset',
   ];

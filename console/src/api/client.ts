@@ -72,7 +72,7 @@ interface Input {
 }
 
 /** The body of a success, as the OpenAPI document of the same build describes it; throws `ApiError` for another status. */
-async function answer<K extends Operation>(
+export async function answer<K extends Operation>(
   operation: K,
   input: Operations[K]['input'],
   init?: Init,
@@ -91,9 +91,62 @@ export async function getSession(): Promise<ConsoleSession | null> {
   return response.status === 401 ? null : read<'GET /console/api/session'>(response);
 }
 
-/** Whether the sign-in page can mail links. */
-export async function mailsLinks(): Promise<boolean> {
-  return (await answer('GET /console/api/sign-in', {})).mailed_links;
+/** What the sign-in page offers beside links that somebody hands over. */
+export async function waysToSignIn(): Promise<{ mailedLinks: boolean; passkeys: boolean }> {
+  const { mailed_links: mailedLinks, passkeys } = await answer('GET /console/api/sign-in', {});
+  return { mailedLinks, passkeys };
+}
+
+/** What is an object of JSON, as the types of operations have those. */
+const asJson = ({
+  response,
+  clientExtensionResults,
+}: {
+  response: { clientDataJSON: string };
+  clientExtensionResults: object;
+}) => ({
+  response: { ...response },
+  clientExtensionResults: { ...clientExtensionResults },
+});
+
+/** A passkey of the signed-in user. */
+export type Passkey = Operations['GET /v2/auth/passkeys']['answer']['data'][number];
+
+export async function listPasskeys(): Promise<Passkey[]> {
+  return (await answer('GET /v2/auth/passkeys', {})).data;
+}
+
+/** Has the browser make a passkey. Throws what the browser throws where its user does not want one. */
+export async function addPasskey(session: ConsoleSession, name: string): Promise<void> {
+  const init = { csrf: session.csrf_token };
+  const { options } = await answer('POST /v2/auth/passkeys/options', { body: {} }, init);
+  const { startRegistration } = await import('@simplewebauthn/browser');
+  const optionsJSON = options as unknown as Parameters<typeof startRegistration>[0]['optionsJSON'];
+  const response = await startRegistration({ optionsJSON });
+  await answer('POST /v2/auth/passkeys', { body: { name, response: { ...response, ...asJson(response) } } }, init);
+}
+
+export async function deletePasskey(session: ConsoleSession, id: string): Promise<void> {
+  await answer('DELETE /v2/auth/passkeys', { query: { id } }, { csrf: session.csrf_token });
+}
+
+/** Signs in with a passkey of this browser. */
+export async function signInWithPasskey(): Promise<ConsoleSession> {
+  const { options } = await answer('POST /v2/auth/passkey-login/options', { body: {} });
+  const { startAuthentication } = await import('@simplewebauthn/browser');
+  const optionsJSON = options as unknown as Parameters<typeof startAuthentication>[0]['optionsJSON'];
+  const response = await startAuthentication({ optionsJSON });
+  await answer('POST /v2/auth/passkey-login', { body: { response: { ...response, ...asJson(response) } } });
+  return answer('GET /console/api/session', {});
+}
+
+/**
+ * The address at the identity provider of this e-mail address to go to; null where a link was mailed instead. Throws
+ * `ApiError` where there is neither.
+ */
+export async function beginAtProvider(email: string): Promise<string | null> {
+  const begun = await answer('POST /v2/auth/login', { body: { email } });
+  return 'url' in begun ? String(begun.url) : null;
 }
 
 /** Asks for a sign-in link by mail. The answer is the same whether or not a user has the address. */

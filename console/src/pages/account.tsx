@@ -3,6 +3,7 @@ import { ApiError, askForAddress, type LimitAlert, listAlerts, type Session } fr
 import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
 import { PageHeading } from '../components/page-heading.tsx';
+import { Passkeys } from './passkeys.tsx';
 
 /** The own address of the user, and the alerts of the usage limits that the user may see. */
 export function AccountPage({ session }: { session: Session }) {
@@ -19,6 +20,7 @@ export function AccountPage({ session }: { session: Session }) {
         <PageHeading>Your account</PageHeading>
         <div className="columns">
           <Address session={session} />
+          <Passkeys session={session} />
           <Alerts session={session} />
         </div>
       </main>

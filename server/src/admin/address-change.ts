@@ -1,6 +1,5 @@
 /** A user who opens the link that was mailed to a new address. */
 import type { FastifyRequest } from 'fastify';
-import { z } from 'zod';
 import type { ConsoleSession } from '../auth/console-session.ts';
 import { systemTenant } from '../auth/tenant.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -18,8 +17,6 @@ export interface AddressChangeDeps {
   readonly clock: Clock;
   readonly mails: Pick<Mails, 'post'> | null;
 }
-
-export const ConfirmBody = z.strictObject({ token: z.string().max(1_024) });
 
 /**
  * Changes the address and answers the new one. The session must be the user's: a link that went to a mistyped address

@@ -118,6 +118,7 @@ describe('the audit row', () => {
               list: (table, query) => tx.list(table, query),
               count: (table, query) => tx.count(table, query),
               totals: (table, query) => tx.totals(table, query),
+              insertAll: (table, rows) => tx.insertAll(table, rows),
               update: (table, where, patch) => tx.update(table, where, patch),
               remove: (table, where) => tx.remove(table, where),
               organisation: () => tx.organisation(),

@@ -36,6 +36,8 @@ export interface Trail {
   change: AuditedChange | null;
   /** The body without its secrets, once it is made (`recordedBody`), and for whose log. */
   recorded: { readonly organisationId: string; readonly text: string | null } | null;
+  /** Gives back the room that the body takes, at the end of the call. */
+  release?: () => void;
   /** Set by operator actions: the organisation acted on. */
   organisationId: string | null;
 }
@@ -60,7 +62,7 @@ export function auditRow(
   status: number,
 ): AuditEntry {
   const { principal } = trail;
-  const signedIn = principal?.kind === 'user';
+  const { userType, userId } = actorOf(principal);
   const names = Object.keys(trail.query);
   const mark = markOf(deps.vault, organisationId);
   return {
@@ -71,8 +73,8 @@ export function auditRow(
     request_id: trail.requestId,
     request_body: recordedBody(deps, trail, organisationId),
     query_params: names.length === 0 ? null : maskedBody({ ...trail.query }, mark),
-    user_id: signedIn ? principal.userId : principal?.kind === 'operator' ? null : (principal?.keyId ?? null),
-    user_type: principal?.kind === 'operator' ? 'operator' : signedIn ? 'user' : 'api_key',
+    user_id: userId,
+    user_type: userType,
     response_status_code: status,
     resource_type: resourceType(row.audit?.resource ?? row.tag),
     resource_id: trail.resourceId,
@@ -80,6 +82,14 @@ export function auditRow(
     // A call that was refused has changed nothing, however far it came.
     ...(status < 400 ? maskedChange(trail.change, mark) : { before: null, after: null }),
   };
+}
+
+/** A token that speaks for a user is that user here; the headers of the row tell how they came in. */
+function actorOf(principal: Principal | null): { userType: AuditEntry['user_type']; userId: string | null } {
+  if (principal?.kind === 'operator') return { userType: 'operator', userId: null };
+  const person = principal?.kind === 'user' || (principal?.kind === 'token' && principal.userId !== null);
+  if (person) return { userType: 'user', userId: principal.userId };
+  return { userType: 'api_key', userId: principal?.keyId ?? principal?.limitOwner?.id ?? null };
 }
 
 /** What the request itself says. */
@@ -101,6 +111,10 @@ export interface ConsoleDeed {
   readonly workspaceId?: string | null;
   /** Who did it, or who came to be by it; null: somebody who is not signed in. */
   readonly userId: string | null;
+  /** The credential that did it, where no user did. */
+  readonly keyId?: string | null;
+  /** A new one when absent. */
+  readonly requestId?: string;
   /** Of a request that was answered before; by default it is read now. */
   readonly clientIp?: string;
   readonly action: AuditAction;
@@ -121,11 +135,11 @@ export function consoleEntry(deps: EntryDeps, deed: ConsoleDeed): AuditEntry {
     organisation_id: deed.organisationId,
     workspace_id: deed.workspaceId ?? null,
     method: deed.request.method,
-    request_id: uuidv7(deps.clock),
+    request_id: deed.requestId ?? uuidv7(deps.clock),
     request_body: maskedBody(deed.body ?? null, mark),
     query_params: null,
-    user_id: deed.userId,
-    user_type: deed.userId === null ? 'system' : 'user',
+    user_id: deed.userId ?? deed.keyId ?? null,
+    user_type: deed.userId !== null ? 'user' : deed.keyId == null ? 'system' : 'api_key',
     response_status_code: deed.status ?? 200,
     resource_type: resourceType(deed.resource),
     resource_id: deed.resourceId,

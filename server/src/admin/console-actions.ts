@@ -4,25 +4,69 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { ConsoleSession, ConsoleSessions, Within } from '../auth/console-session.ts';
+import { authSettingsOf } from '../auth/auth-settings.ts';
+import type { ConsoleSession, ConsoleSessions, LinkUser, SigningIn, Within } from '../auth/console-session.ts';
 import type { Principal } from '../auth/principal.ts';
-import { tenantOf } from '../auth/tenant.ts';
+import { systemTenant, tenantOf } from '../auth/tenant.ts';
 import { clientAddress } from '../http/client-address.ts';
+import { personName } from '../resources/admin/person-name.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import { toIso } from '../resources/body-fields.ts';
+import { userEmail } from '../resources/fields.ts';
 import type { Method } from '../resources/resource.ts';
 import type { StoredLog, StoredRecords } from '../store/ports.ts';
-import { type AddressChangeDeps, ConfirmBody, confirmAddress } from './address-change.ts';
+import type { AddressChangeDeps } from './address-change.ts';
 import { consoleEntry, type EntryDeps } from './audit.ts';
-import { AcceptBody, type Invitations, LookUpBody } from './invitations.ts';
-import { LinkBody, type MailedLinks } from './mailed-links.ts';
+import type { Invitations } from './invitations.ts';
+import type { MailedLinks } from './mailed-links.ts';
+
+/** What the pages that give access to programs ask of the OAuth server. Every call throws 404 for what is not the session's. */
+export interface AccessQuestions {
+  /** What a program asks for; `resume`: as the address of the page has it. */
+  question(
+    resume: string,
+    session: ConsoleSession,
+  ): Promise<{
+    readonly question: {
+      readonly client: {
+        readonly id: string;
+        readonly name: string;
+        readonly uri: string | null;
+        readonly document: boolean;
+      };
+      readonly redirect_host: string;
+      readonly local: boolean;
+      readonly scopes: readonly string[];
+      readonly resource: string;
+      /** Milliseconds since the epoch. */
+      readonly expires_at: number;
+    };
+  }>;
+  /** The address that the browser goes to with the answer. */
+  decide(decision: z.output<typeof DecisionBody>, session: ConsoleSession, request: FastifyRequest): Promise<string>;
+  lookAtDevice(
+    userCode: string,
+    session: ConsoleSession,
+  ): Promise<{ readonly client_id: string; readonly address: string; readonly created_at: number }>;
+  decideDevice(userCode: string, approved: boolean, session: ConsoleSession, request: FastifyRequest): Promise<void>;
+}
+
+const DecisionBody = z.strictObject({
+  approved: z.boolean(),
+  resume_state: z.string().max(256),
+  organisation_id: z.uuid(),
+  workspace_id: z.uuid().optional(),
+});
+const userCode = z.string().max(64);
 
 /** What the calls of the console work with. */
 export interface ConsoleCallDeps {
   readonly sessions: ConsoleSessions;
-  readonly invitations: Invitations;
-  readonly mailedLinks: MailedLinks;
+  readonly invitations: Pick<Invitations, 'look' | 'accept'>;
+  readonly mailedLinks: Pick<MailedLinks, 'available' | 'ask'>;
   readonly addresses: AddressChangeDeps;
+  /** Loaded with its first use. */
+  readonly oauth: () => Promise<AccessQuestions>;
   /** Clock and signature of audit rows. */
   readonly audit: EntryDeps;
   /** Request logs, for the record that the console shows beside an answer. */
@@ -128,6 +172,23 @@ const acceptance = z
   })
   .meta({ title: 'ConsoleAcceptance' });
 
+const access = z
+  .object({
+    object: z.literal('console_access'),
+    client: z.object({
+      id: z.string(),
+      name: z.string(),
+      uri: z.string().nullable(),
+      document: z.boolean().describe('The id is the address of a document that the program has published.'),
+    }),
+    redirect_host: z.string().describe('Where the answer goes.'),
+    local: z.boolean().describe('It goes to a program on this machine.'),
+    scopes: z.array(z.string()),
+    resource: z.string().describe('Address of the MCP server or agent.'),
+    expires_at: z.string(),
+  })
+  .meta({ title: 'ConsoleAccess' });
+
 /** Of a `telemetry/record.ts` LogRecord. */
 const record = z
   .object({
@@ -153,8 +214,12 @@ const signInOptions = declare({
   path: '/console/api/sign-in',
   summary: 'Read what the sign-in page offers',
   auth: 'public',
-  answer: json(z.object({ object: z.literal('console_sign_in'), mailed_links: z.boolean() })),
-  run: async ({ deps }) => ({ object: 'console_sign_in', mailed_links: deps.mailedLinks.available }),
+  answer: json(z.object({ object: z.literal('console_sign_in'), mailed_links: z.boolean(), passkeys: z.boolean() })),
+  run: async ({ deps }) => ({
+    object: 'console_sign_in',
+    mailed_links: deps.mailedLinks.available,
+    passkeys: deps.sessions.passkeyHost !== null,
+  }),
 });
 
 const mailLink = declare({
@@ -164,10 +229,12 @@ const mailLink = declare({
   path: '/console/api/sign-in-link',
   summary: 'Mail a sign-in link; the answer is the same whether or not a user has the address',
   auth: 'public',
-  body: LinkBody,
+  body: z.strictObject({ email: userEmail }),
   answer: json(z.object({ object: z.literal('console_sign_in_link') }), 202),
-  run: async ({ deps, body, request }) => {
-    await deps.mailedLinks.ask(body.email, request);
+  run: async ({ deps, body, request, reply }) => {
+    const login = deps.sessions.cookies.newLogin();
+    await deps.mailedLinks.ask(body.email, request, { browser: login.digest });
+    reply.header('set-cookie', login.setCookie);
     return { object: 'console_sign_in_link' };
   },
 });
@@ -183,7 +250,8 @@ const signIn = declare({
   answer: json(session),
   run: async ({ deps, body, request, reply }) => {
     const within = recorded(deps, request, 'create');
-    const signedIn = await deps.sessions.exchange(body.token, clientAddress(request.raw), within);
+    const from = { ...browserOf(request), onRefused: failed(deps, request) };
+    const signedIn = await deps.sessions.exchange(body.token, from, within);
     reply.header('set-cookie', deps.sessions.setCookie(signedIn.token));
     return present(deps, signedIn.session);
   },
@@ -221,9 +289,10 @@ const confirmEmail = declare({
   path: '/console/api/email',
   summary: 'Confirm a new address with the token that was mailed to it',
   auth: 'login',
-  body: ConfirmBody,
+  body: z.strictObject({ token: z.string().max(1_024) }),
   answer: json(z.object({ object: z.literal('console_email'), email: z.string() })),
   run: async ({ deps, session: own, body, request }) => {
+    const { confirmAddress } = await import('./address-change.ts');
     const email = await confirmAddress(deps.addresses, own, body.token, request);
     deps.sessions.invalidate();
     return { object: 'console_email', email };
@@ -238,7 +307,7 @@ const readInvite = declare({
   path: '/console/api/invite',
   summary: 'Read what the invite of a link offers',
   auth: 'public',
-  body: LookUpBody,
+  body: z.strictObject({ token: z.string().max(256) }),
   answer: json(invite),
   run: async ({ deps, body, request }) => {
     const offered = await deps.invitations.look(body.token, clientAddress(request.raw));
@@ -260,7 +329,7 @@ const acceptInvite = declare({
   path: '/console/api/invite/acceptance',
   summary: 'Accept an invite and sign in',
   auth: 'public',
-  body: AcceptBody,
+  body: z.strictObject({ token: z.string().max(256), first_name: personName, last_name: personName }),
   answer: json(acceptance),
   run: async ({ deps, body, request, reply }) => {
     const { accepted, token, session: own } = await deps.invitations.accept(body, request);
@@ -304,6 +373,79 @@ const readRecord = declare({
   },
 });
 
+/** Not GET: it ties the request to this session, and an address must not hold the state. */
+const readAccess = declare({
+  ...NO_INPUT,
+  id: 'console.access.read',
+  method: 'POST',
+  path: '/console/api/access',
+  summary: 'Read what a program asks for',
+  auth: 'login',
+  body: z.strictObject({ resume_state: z.string().max(256) }),
+  answer: json(access),
+  run: async ({ deps, session: own, body }) => {
+    const { question } = await (await deps.oauth()).question(body.resume_state, own);
+    const { client, redirect_host, local, resource, scopes, expires_at } = question;
+    return {
+      object: 'console_access',
+      client,
+      ...{ redirect_host, local, resource, scopes: [...scopes] },
+      expires_at: toIso(expires_at),
+    };
+  },
+});
+
+/** The path is that of the protocol; only the consent page calls it. */
+const decideAccess = declare({
+  ...NO_INPUT,
+  id: 'console.access.decide',
+  method: 'POST',
+  path: '/v2/oauth/authorize',
+  summary: 'Answer a program that asks for access',
+  auth: 'login',
+  body: DecisionBody,
+  answer: json(z.object({ redirect_uri: z.string() })),
+  run: async ({ deps, session: own, body, request }) => ({
+    redirect_uri: await (await deps.oauth()).decide(body, own, request),
+  }),
+});
+
+const readDevice = declare({
+  ...NO_INPUT,
+  id: 'console.device.read',
+  method: 'POST',
+  path: '/console/api/device',
+  summary: 'Read which command line waits with a code',
+  auth: 'login',
+  body: z.strictObject({ user_code: userCode }),
+  answer: json(
+    z.object({
+      object: z.literal('console_device'),
+      client_id: z.string(),
+      address: z.string(),
+      created_at: z.string(),
+    }),
+  ),
+  run: async ({ deps, session: own, body }) => {
+    const { client_id, address, created_at } = await (await deps.oauth()).lookAtDevice(body.user_code, own);
+    return { object: 'console_device', client_id, address, created_at: toIso(created_at) };
+  },
+});
+
+const decideDevice = declare({
+  ...NO_INPUT,
+  id: 'console.device.decide',
+  method: 'POST',
+  path: '/console/api/device/decision',
+  summary: 'Sign a command line in, or refuse it',
+  auth: 'login',
+  body: z.strictObject({ user_code: userCode, approved: z.boolean() }),
+  answer: NOTHING,
+  run: async ({ deps, session: own, body, request }) => {
+    await (await deps.oauth()).decideDevice(body.user_code, body.approved, own, request);
+  },
+});
+
 /** All of them. */
 export const CONSOLE_ACTIONS: readonly ConsoleAction[] = [
   signInOptions,
@@ -316,16 +458,46 @@ export const CONSOLE_ACTIONS: readonly ConsoleAction[] = [
   confirmEmail,
   tryIt,
   readRecord,
+  readAccess,
+  decideAccess,
+  readDevice,
+  decideDevice,
 ];
 
 /** The audit row of a sign-in or sign-out. */
 function recorded(deps: ConsoleCallDeps, request: FastifyRequest, action: 'create' | 'delete'): Within {
   return async (tx, user) => {
     const who = { organisationId: user.organisation_id, userId: user.id, resourceId: user.id };
-    const deed = { request, action, resource: 'console-sessions', ...who };
-    await appendAudit(tx, deps.audit.vault, consoleEntry(deps.audit, deed));
+    if (action === 'delete') {
+      const deed = { request, action, resource: 'auth.sign_out', ...who };
+      return appendAudit(tx, deps.audit.vault, consoleEntry(deps.audit, deed));
+    }
+    const organisation = await tx.find('organisations', { id: user.organisation_id });
+    // An owner who comes in by a link although all others use an identity provider: worth a look.
+    const past = organisation !== undefined && authSettingsOf(organisation).disableLinkSignIn;
+    const change = { before: null, after: { by: 'link', ...(past && { break_glass: true }) } };
+    const deed = { request, action, resource: 'auth.sign_in', change, ...who };
+    return appendAudit(tx, deps.audit.vault, consoleEntry(deps.audit, deed));
   };
 }
+
+/** Writes the audit row of a link that was known and refused. */
+function failed({ addresses: { tables }, audit }: ConsoleCallDeps, request: FastifyRequest) {
+  return async (user: LinkUser): Promise<void> => {
+    const who = { organisationId: user.organisation_id, userId: user.id, resourceId: user.id };
+    const deed = { request, action: 'create', resource: 'auth.sign_in_failed', status: 401 } as const;
+    const entry = consoleEntry(audit, { ...deed, ...who });
+    const queue = user.organisation_id;
+    await tables.write(systemTenant(queue), (tx) => appendAudit(tx, audit.vault, entry), { queue });
+  };
+}
+
+/** The browser that a request of a sign-in comes from. */
+const browserOf = (request: FastifyRequest): SigningIn => ({
+  address: clientAddress(request.raw),
+  cookie: request.headers.cookie,
+  userAgent: request.headers['user-agent'],
+});
 
 async function present(deps: ConsoleCallDeps, own: ConsoleSession): Promise<z.input<typeof session>> {
   const { principal } = own;

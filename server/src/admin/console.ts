@@ -63,6 +63,8 @@ export const CONSOLE_ROUTES: readonly (readonly [method: string, path: string, n
   ['GET', '/console/invite', false],
   ['GET', '/console/email', false],
   ['GET', '/console/account', false],
+  ['GET', '/console/authorize', false],
+  ['GET', '/console/device', false],
   ['GET', '/console/*', false],
   ['GET', '/console/assets/:file', false],
   ...CONSOLE_ACTIONS.map(({ method, path: url, auth }) => [method, url, auth === 'login'] as const),
@@ -97,6 +99,8 @@ function registerFiles(app: FastifyInstance, deps: ConsoleDeps): void {
   app.get('/console/invite', page);
   app.get('/console/email', page);
   app.get('/console/account', page);
+  app.get('/console/authorize', page);
+  app.get('/console/device', page);
   app.get('/console/*', async (request, reply) => {
     if (!String(request.headers.accept ?? '').includes('text/html')) throw new SluiceError('not_found', NO_SUCH_PATH);
     reply.headers(SECURITY_HEADERS).header('cache-control', 'no-store');

@@ -39,7 +39,11 @@ const SECURITY_HEADERS = {
  * Mounts the reference. The document is public: it is the same for every installation of a version. It is made when
  * first asked for. The page is in the folder `docs` of `dist`; where it is missing, `/docs/` says how to build it.
  */
-export function registerDocs(app: FastifyInstance, document: () => JsonObject, dist = CONSOLE_DIST): void {
+export function registerDocs(
+  app: FastifyInstance,
+  document: () => JsonObject | Promise<JsonObject>,
+  dist = CONSOLE_DIST,
+): void {
   let json: string | null = null;
   const folder = path.join(dist, 'docs');
   const route = (url: string, handler: (request: FastifyRequest, reply: FastifyReply) => unknown) =>
@@ -50,8 +54,8 @@ export function registerDocs(app: FastifyInstance, document: () => JsonObject, d
       handler: async (request, reply) => handler(request, reply.headers(SECURITY_HEADERS)),
     });
 
-  route('/openapi.json', (_request, reply) => {
-    json ??= JSON.stringify(document());
+  route('/openapi.json', async (_request, reply) => {
+    json ??= JSON.stringify(await document());
     return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(json);
   });
   route('/docs', (_request, reply) => reply.redirect('/docs/', 302));

@@ -88,11 +88,11 @@ async function fileOf(deps: ExportFileDeps, request: FastifyRequest): Promise<Ro
     );
   }
   return tables.read(systemTenant(link.organisationId), async (tx) => {
-    await presentHolder(tx, link, now);
+    const { seesBodies } = await presentHolder(tx, link, now);
     const row = await tx.find('log_exports', { id: link.exportId });
     const there = row?.status === 'success' && row.runs === link.run && row.expires_at !== null && row.expires_at > now;
     if (row === undefined || !there) throw new SluiceError('not_found', 'The file of this export is deleted.');
-    await checkFields(tx, { sight: WHOLE_SIGHT }, row.workspace_id, row.requested_data);
+    await checkFields(tx, { sight: WHOLE_SIGHT, seesBodies }, row.workspace_id, row.requested_data);
     return row;
   });
 }

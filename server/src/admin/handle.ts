@@ -6,9 +6,9 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
 import type { Authenticator } from '../auth/authenticator.ts';
-import type { ConsoleSessions } from '../auth/console-session.ts';
 import { readCredential } from '../auth/credential.ts';
-import type { Principal } from '../auth/principal.ts';
+import { isSignInToken } from '../auth/keys.ts';
+import { callerId, type Principal } from '../auth/principal.ts';
 import { roleScopes } from '../auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../auth/security-settings.ts';
 import { systemTenant, tenantOf } from '../auth/tenant.ts';
@@ -50,6 +50,7 @@ import {
   statusOf,
 } from './respond.ts';
 import { type AdminRow, checkTable, missingText, pathsOf, RESERVED_AREAS, scopesFor } from './route.ts';
+import { differentCallers, findSignIn, isSame, SIGN_IN, type SignIns } from './sign-in.ts';
 import { validate, withoutRepeated } from './validate.ts';
 import { mayUse, resolveWorkspace } from './workspace.ts';
 
@@ -64,7 +65,7 @@ export interface AdminDeps {
   readonly log: Log;
   readonly authenticator: Pick<Authenticator, 'authenticate' | 'invalidate'>;
   /** Console sign-in; without it only keys are accepted. */
-  readonly sessions?: Pick<ConsoleSessions, 'authenticate'>;
+  readonly sessions?: SignIns;
   /** Own rate limit (P-116) when `limiter` is not given: counted on this node only. Default 300. */
   readonly requestsPerMinute?: number;
   readonly limiter?: AdminLimiter;
@@ -235,6 +236,8 @@ async function serve(deps: Serving, row: AdminRow, request: FastifyRequest, repl
     send(reply, answer);
     if (answer.status === 413) await record();
     return reply;
+  } finally {
+    trail.release?.();
   }
 }
 
@@ -276,7 +279,7 @@ async function perform(
   trail.query = parseQuery(request.raw.url ?? '', row.lists);
   const asked = withoutRepeated(row.query, trail.query, request.params);
   const query: unknown = row.query === null ? noParameters(asked) : validate(row.query, { ...asked });
-  if (since === null) trail.body = await readBodyOf(deps, row, request.raw, principal.organisationId);
+  if (since === null) trail.body = await readBodyOf(deps, row, request.raw, trail);
   await rest(request, trail);
   const sent = trail.body ?? {};
   const given = isList(sent) ? sent : withoutRepeated(row.body, sent, request.params);
@@ -296,8 +299,13 @@ async function perform(
   return act(deps, row, request, trail, acting, tenantOf(principal, reach.workspaceId), input);
 }
 
-function readBodyOf({ clock, bodies: budget }: Serving, row: AdminRow, raw: IncomingMessage, holder: string) {
-  if (row.entries !== undefined) return readEntries(raw, row.entries, { clock, budget, holder });
+function readBodyOf({ clock, bodies: budget }: Serving, row: AdminRow, raw: IncomingMessage, trail: Trail) {
+  if (row.entries !== undefined) {
+    const hold = (release: () => void) => {
+      trail.release = release;
+    };
+    return readEntries(raw, row.entries, { clock, budget, holder: trail.principal?.organisationId ?? '', hold });
+  }
   return READERS[row.takes ?? 'object'](raw, clock);
 }
 
@@ -309,24 +317,30 @@ const isAudited = (row: AdminRow): boolean => row.writes && row.unaudited !== tr
 
 const isSelf = ({ userId }: Principal, named: unknown) => typeof named === 'string' && named.toLowerCase() === userId;
 
+/** Whose the request is: of a key, of the token of a sign-in, or of the console's cookie. */
 async function identify(deps: Serving, row: AdminRow, request: FastifyRequest): Promise<Principal> {
   const token = readCredential(request.raw.rawHeaders);
-  if (token !== null && row.auth !== 'login') {
-    return deps.authenticator.authenticate(token, clientAddress(request.raw));
+  const login = row.auth === 'login';
+  const signsIn = login || row.auth === 'key_or_login' || row.auth === 'any_credential';
+  const signedIn =
+    signsIn && deps.sessions !== undefined
+      ? await findSignIn(deps.sessions, token, request, token === null || login)
+      : null;
+  if (token === null || (signsIn && isSignInToken(token))) {
+    if (signedIn !== null) return signedIn.principal;
+    const key = 'Send an API key in the x-gateway-api-key header';
+    const how = login ? SIGN_IN : signsIn ? `${key}, or sign in.` : `${key}.`;
+    throw new SluiceError('unauthenticated', how);
   }
-  const signsIn = row.auth === 'login' || row.auth === 'key_or_login' || row.auth === 'any_credential';
-  if (signsIn && deps.sessions && request.headers.cookie !== undefined) {
-    const csrf = request.headers['x-csrf-token'];
-    const session = await deps.sessions.authenticate({
-      method: request.method,
-      cookie: request.headers.cookie,
-      origin: request.headers.origin,
-      csrf: Array.isArray(csrf) ? undefined : csrf,
-    });
-    return session.principal;
-  }
-  throw new SluiceError('unauthenticated', 'Send an API key in the x-gateway-api-key header.');
+  const principal = await deps.authenticator.authenticate(token, clientAddress(request.raw));
+  if (signedIn !== null && !isSame(principal, signedIn.principal)) throw differentCallers();
+  if (!login || SIGNED_IN.has(principal.kind)) return principal;
+  if (signedIn !== null) return signedIn.principal;
+  throw new SluiceError('unauthenticated', `An API key alone is not enough here. ${SIGN_IN}`);
 }
+
+/** The principals that are sign-ins: what a route for sign-ins only takes. */
+const SIGNED_IN: ReadonlySet<Principal['kind']> = new Set<Principal['kind']>(['user', 'token']);
 
 /** The operator's routes and everybody else's are apart. */
 function checkKind(row: AdminRow, principal: Principal): void {
@@ -354,7 +368,7 @@ async function act(
   tenant: TenantContext,
   input: Input,
 ): Promise<unknown> {
-  const once = await onceOf(deps, row, request, trail, tenant, principal.keyId ?? principal.userId ?? principal.kind);
+  const once = await onceOf(deps, row, request, trail, tenant, callerId(principal));
   let changes: Change[] = [];
   let after: (() => void | Promise<void>)[] = [];
   const prepared = row.prepare === undefined ? null : await inTurns(row.prepare(input.body, deps), deps.clock);
@@ -520,7 +534,7 @@ const NO_TRANSACTION = new Proxy({} as SystemTx, {
 });
 
 /** The same transaction, which also tells `seen` of every change that is announced in it. */
-function watched<T extends TenantTx | SystemTx>(tx: T, seen: (change: Parameters<T['changed']>[0]) => void): T {
+export function watched<T extends TenantTx | SystemTx>(tx: T, seen: (change: Parameters<T['changed']>[0]) => void): T {
   const changed = (change: Change) => {
     seen(change);
     tx.changed(change);
@@ -535,8 +549,8 @@ function watched<T extends TenantTx | SystemTx>(tx: T, seen: (change: Parameters
 }
 
 /** @param changes null when an earlier request did the work, perhaps on another node, whose changes must be seen here too */
-async function committed(
-  deps: Serving,
+export async function committed(
+  deps: Pick<AdminDeps, 'authenticator' | 'caughtUp' | 'log'>,
   changes: readonly Change[] | null,
   after: readonly (() => void | Promise<void>)[],
 ): Promise<void> {

@@ -1,13 +1,13 @@
 /** Accepting invites in the console: what the holder of a link sees, and how they come in. */
 import type { FastifyRequest } from 'fastify';
-import { z } from 'zod';
+import { mayUseLinks } from '../auth/auth-settings.ts';
 import { type ConsoleSession, type ConsoleSessions, createLink } from '../auth/console-session.ts';
 import { systemTenant } from '../auth/tenant.ts';
 import { Throttle } from '../auth/throttle.ts';
 import { clientAddress } from '../http/client-address.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { SluiceError } from '../kernel/errors.ts';
 import { type Accepted, acceptInvite, findInvite, type OfferedInvite } from '../resources/admin/invites/accept.ts';
-import { personName } from '../resources/admin/person-name.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import type { Tables } from '../store/ports.ts';
 import type { Macs } from '../store/vault.ts';
@@ -21,14 +21,17 @@ export interface InvitationsDeps {
   readonly sessions: Pick<ConsoleSessions, 'exchange'>;
 }
 
-export const LookUpBody = z.strictObject({ token: z.string().max(256) });
-export const AcceptBody = z.strictObject({
-  token: z.string().max(256),
-  first_name: personName,
-  last_name: personName,
-});
+/** What the holder of a link sends. */
+export interface Acceptance {
+  readonly token: string;
+  readonly first_name: string;
+  readonly last_name: string;
+}
 
 const TOO_MANY = 'Too many failed attempts. Wait before you open another invite.';
+
+const viaProvider = () =>
+  new SluiceError('forbidden', 'In this organisation users come in through an identity provider. Sign in there.');
 
 /** One per process: it counts the failed attempts of each address. */
 export class Invitations {
@@ -47,7 +50,7 @@ export class Invitations {
 
   /** Accepts the invite and signs its new user in. */
   async accept(
-    body: z.output<typeof AcceptBody>,
+    body: Acceptance,
     request: FastifyRequest,
   ): Promise<{ readonly accepted: Accepted; readonly token: string; readonly session: ConsoleSession }> {
     const { tables, vault, clock, sessions } = this.#deps;
@@ -58,6 +61,8 @@ export class Invitations {
         async (tx) => {
           const { token, first_name: firstName, last_name: lastName } = body;
           const done = await acceptInvite(tx, clock, { token, firstName, lastName });
+          // Nothing of it stands: the invite waits for the first sign-in through the provider.
+          if (!mayUseLinks(await tx.organisation(), done.user.role)) throw viaProvider();
           const { user } = done;
           const entry = consoleEntry(
             { clock, vault },
@@ -78,7 +83,8 @@ export class Invitations {
         { queue: invite.organisation_id },
       );
     });
+    const browser = { cookie: request.headers.cookie, userAgent: request.headers['user-agent'] };
     const link = await createLink(tables, clock, accepted.user);
-    return { accepted, ...(await sessions.exchange(link.token)) };
+    return { accepted, ...(await sessions.exchange(link.token, browser)) };
   }
 }

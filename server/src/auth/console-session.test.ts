@@ -3,7 +3,8 @@ import { type Seeded, seed } from '../../test/support/console.ts';
 import { temporaryTables } from '../../test/support/tables.ts';
 import { TestClock } from '../kernel/clock.ts';
 import type { Tables } from '../store/ports.ts';
-import { ConsoleSessions, createLink, LINK_TTL_MS, linkUrl, SESSION_TTL_MS } from './console-session.ts';
+import { ConsoleSessions, createLink, LINK_TTL_MS, linkUrl } from './console-session.ts';
+import { SESSION_TTL_MS } from './session-rows.ts';
 
 let tables: Tables;
 let clock: TestClock;
@@ -45,7 +46,7 @@ test('a link signs its user in once; the second use is told that it was used and
   });
   expect(session.principal.scopes.has('configs.create')).toBe(true);
   await expect(sessions.exchange(token)).rejects.toMatchObject(
-    refusal(/has been used.*Ask an administrator for a new one.*npm run sluice -- console-link <address>/),
+    refusal(/has been used.*Ask an administrator for a new link.*npm run sluice -- console-link <address>/),
   );
 });
 
@@ -76,16 +77,18 @@ test('a link that was never made, a damaged one and a session token are refused 
 
 test('failed sign-ins of one address are answered 429, and never lock a true link out, from there or elsewhere', async () => {
   for (let i = 0; i < 10; i++) {
-    await expect(sessions.exchange('A'.repeat(43), '192.0.2.1')).rejects.toMatchObject({ kind: 'unauthenticated' });
+    await expect(sessions.exchange('A'.repeat(43), { address: '192.0.2.1' })).rejects.toMatchObject({
+      kind: 'unauthenticated',
+    });
   }
   for (let i = 0; i < 100; i++) {
-    await expect(sessions.exchange('A'.repeat(43), '192.0.2.1')).rejects.toMatchObject({
+    await expect(sessions.exchange('A'.repeat(43), { address: '192.0.2.1' })).rejects.toMatchObject({
       kind: 'throttled',
       retryAfter: expect.any(Number),
     });
   }
-  await expect(sessions.exchange(await link(), '192.0.2.1')).resolves.toBeDefined();
-  await expect(sessions.exchange(await link(), '192.0.2.2')).resolves.toBeDefined();
+  await expect(sessions.exchange(await link(), { address: '192.0.2.1' })).resolves.toBeDefined();
+  await expect(sessions.exchange(await link(), { address: '192.0.2.2' })).resolves.toBeDefined();
 });
 
 test('the store keeps digests only: neither link nor session token can be read from it', async () => {

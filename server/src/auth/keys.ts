@@ -9,6 +9,13 @@ import { base62, checksum } from '../kernel/id.ts';
 /** Organisation-service, workspace-service, workspace-user and operator keys, and the `client_auth` of deployments. */
 export type KeyType = 'org' | 'wks' | 'usr' | 'opr' | 'dep';
 
+/**
+ * Secrets of the same shape that are no keys: of a sign-in, to ask with (`sat`) and to get the next pair with (`srt`); of the OAuth
+ * server, an authorization code (`oac`), an access token (`oat`), a refresh token (`ort`) and a device code (`odc`);
+ * and of a directory (`scm`).
+ */
+export type TokenType = 'sat' | 'srt' | 'oac' | 'oat' | 'ort' | 'odc' | 'scm';
+
 export interface ParsedKey {
   readonly type: KeyType;
   /** The 12 public characters: primary key of `api_key_secrets` and `operator_keys`, `client_auth_id` of `deployments`. */
@@ -26,12 +33,13 @@ export interface MintedKey {
 /** Characters of a key of any type. */
 export const KEY_LENGTH = 71;
 
-const SHAPE = /^slc_(org|wks|usr|opr|dep)_[0-9A-Za-z]{12}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/;
+const SHAPE = /^slc_[a-z]{3}_[0-9A-Za-z]{12}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/;
+const KEYS: ReadonlySet<string> = new Set<KeyType>(['org', 'wks', 'usr', 'opr', 'dep']);
 
 export const digestOf = (key: string): string => hash('sha256', key, 'hex');
 
 /** Makes a new key from the process's random source. */
-export function mintKey(type: KeyType): MintedKey {
+export function mintKey(type: KeyType | TokenType): MintedKey {
   const publicId = base62(12);
   const body = `slc_${type}_${publicId}_${base62(43)}`;
   const key = `${body}_${checksum(body)}`;
@@ -40,10 +48,27 @@ export function mintKey(type: KeyType): MintedKey {
 
 /** Type and public id of a well-formed key, or null when shape or checksum are wrong. Touches no store. */
 export function parseKey(text: string): ParsedKey | null {
-  if (text.length !== KEY_LENGTH || !SHAPE.test(text)) return null;
+  const type = text.slice(4, 7);
+  return KEYS.has(type) && isWellFormed(text) ? { type: type as KeyType, publicId: text.slice(8, 20) } : null;
+}
+
+/** Public id of a well-formed token of this type, or null. Touches no store. */
+export function parseToken(text: string, type: TokenType): string | null {
+  return text.startsWith(`slc_${type}_`) && isWellFormed(text) ? text.slice(8, 20) : null;
+}
+
+/** Whether a credential is a token of a sign-in, by how it begins. */
+export const isSignInToken = (text: string): boolean => text.startsWith('slc_sat_') || text.startsWith('slc_srt_');
+
+/** Digest of a well-formed token of this type, or null. Touches no store. */
+export function digestOfToken(text: string, type: TokenType): string | null {
+  return parseToken(text, type) === null ? null : digestOf(text);
+}
+
+function isWellFormed(text: string): boolean {
+  if (text.length !== KEY_LENGTH || !SHAPE.test(text)) return false;
   const end = KEY_LENGTH - 7;
-  if (checksum(text.slice(0, end)) !== text.slice(end + 1)) return null;
-  return { type: text.slice(4, 7) as KeyType, publicId: text.slice(8, 20) };
+  return checksum(text.slice(0, end)) === text.slice(end + 1);
 }
 
 /** What lists and details show of a key: made from the public id, so no part of the secret is in it. */

@@ -68,6 +68,8 @@ const USER = column(3);
 const EMPTY: ReadonlySet<string> = new Set();
 /** A deployment reads itself, and no other. */
 const DEPLOYMENT: ReadonlySet<string> = new Set(['deployments.read']);
+/** What a token may carry: what a workspace-service key may, and a scope that only tokens have. */
+export const TOKEN: ReadonlySet<string> = new Set([...WORKSPACE, 'logs.read']);
 
 /** Every scope of the catalogue. A route that names another one stops the start. */
 export const SCOPES: ReadonlySet<string> = new Set([...ORGANISATION, ...WORKSPACE, ...USER]);
@@ -80,12 +82,16 @@ export function scopesOf(kind: PrincipalKind): ReadonlySet<string> {
     case 'workspace-service':
       return WORKSPACE;
     case 'workspace-user':
+    case 'oauth':
       return USER;
     case 'user':
       return SCOPES;
     case 'deployment':
       return DEPLOYMENT;
+    case 'token':
+      return TOKEN;
     case 'operator':
+    case 'scim':
       return EMPTY;
   }
 }

@@ -21,6 +21,9 @@ export function help(output: Output): void {
   npm run sluice -- console-link     make a new one-time sign-in link for the console, for the first owner
                     (… ada@x.example: for the user with this e-mail address)
   npm run sluice -- user-email A B   change the address of a user from A to B
+  npm run sluice -- login            sign in to a Sluice server in a browser (--server URL: one elsewhere)
+  npm run sluice -- whoami           print who is signed in, and where
+  npm run sluice -- logout           end that sign-in, and forget its tokens
   npm run sluice -- keys create      make an API key with all rights of its kind and print it once
                     (--workspace SLUG: for this workspace; --organisation ID: for its administration)
   npm run sluice -- backup DIR       copy the data of a running or stopped node to DIR

@@ -3,7 +3,10 @@ import { format } from 'node:util';
 import { buildOpenApi } from '../admin/openapi.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { dataPlanePaths } from '../llm/openapi.ts';
+import { oauthPaths } from '../oauth/openapi.ts';
+import { ssoPaths } from '../oidc/openapi.ts';
 import { ACTIONS } from '../resources/catalog.ts';
+import { scimPaths } from '../scim/openapi.ts';
 import type { Output } from './output.ts';
 
 const PACKAGE = new URL('../../package.json', import.meta.url);
@@ -12,7 +15,8 @@ const FILE = new URL('../../../docs/openapi.json', import.meta.url);
 /** The document as it is committed. */
 export async function openApiText(): Promise<string> {
   const { version } = JSON.parse(await readFile(PACKAGE, 'utf8')) as { version: string };
-  return `${JSON.stringify(buildOpenApi(ACTIONS, version, dataPlanePaths()), null, 2)}\n`;
+  const paths = { ...dataPlanePaths(), ...scimPaths(), ...oauthPaths(), ...ssoPaths() };
+  return `${JSON.stringify(buildOpenApi(ACTIONS, version, paths), null, 2)}\n`;
 }
 
 /** Writes `docs/openapi.json`, or with `--check` fails when it differs from what the code declares. */

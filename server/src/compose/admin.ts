@@ -3,12 +3,12 @@ import { CONSOLE_DIST } from '../admin/console-dist.ts';
 import { registerDocs } from '../admin/docs.ts';
 import { registerExportFiles } from '../admin/export-files.ts';
 import { type AdminDeps, registerAdmin } from '../admin/handle.ts';
-import { Invitations } from '../admin/invitations.ts';
-import { MailedLinks } from '../admin/mailed-links.ts';
-import { LimitedMails } from '../admin/mails.ts';
+import type { LimitedMails } from '../admin/mails.ts';
 import { buildOpenApi } from '../admin/openapi.ts';
 import { type HealthReport, registerOperator } from '../admin/operator.ts';
-import { createAdminLimiter } from '../admin/rate-limit.ts';
+import { createAddressLimiter, createAdminLimiter } from '../admin/rate-limit.ts';
+import { registerSignIn } from '../admin/sign-in.ts';
+import type { SingleSignOn } from '../auth/sso.ts';
 import { systemTenant } from '../auth/tenant.ts';
 import { createCustomLogs } from '../gateway/custom-logs.ts';
 import { gatewayPings } from '../http/gateway-pings.ts';
@@ -21,9 +21,11 @@ import { createGuardrailInvoker } from '../llm/guard/guardrail-invoker.ts';
 import { dataPlanePaths } from '../llm/openapi.ts';
 import type { DataPlane } from '../llm/routes.ts';
 import type { Mailer } from '../mail/mailer.ts';
-import { openOutbox } from '../mail/outbox.ts';
+import { type OpenOAuth, registerOAuth } from '../oauth/routes.ts';
 import { OPERATIONS } from '../operations/operation.ts';
 import { MAILS } from '../resources/admin/mails.ts';
+import { DOMAIN_PROOFS } from '../resources/admin/organisation/settings.ts';
+import { ISSUERS } from '../resources/admin/organisation/sso-clients/index.ts';
 import { ACTIONS } from '../resources/catalog.ts';
 import { GATEWAYS } from '../resources/deployments/ping.ts';
 import { TRACES } from '../resources/feedback/traces.ts';
@@ -31,6 +33,7 @@ import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
 import { DESTINATION_TRIALS } from '../resources/log-destinations/index.ts';
 import { KEPT_BODIES } from '../resources/logs/bodies.ts';
+import { fedDestinations } from '../resources/logs/erasures/destinations.ts';
 import { ERASURES } from '../resources/logs/erasures/index.ts';
 import { pendingErasures } from '../resources/logs/erasures/pending.ts';
 import { EXPORTS } from '../resources/logs/exports/index.ts';
@@ -40,6 +43,7 @@ import { KEPT_LOGS } from '../resources/logs/reach.ts';
 import { SIMULATIONS } from '../resources/policies/simulation.ts';
 import { SECRET_MANAGERS, type SecretManagers } from '../resources/secret-references/manager.ts';
 import { Services } from '../resources/services.ts';
+import { registerScim, SCIM_REQUESTS_PER_MINUTE } from '../scim/routes.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
 import type { StoredRecords } from '../store/ports.ts';
 import { storedRecords } from '../telemetry/stored-records.ts';
@@ -61,6 +65,7 @@ interface Parts {
   readonly front: Front;
   readonly gateway: Gateway;
   readonly training: Training;
+  readonly oauth: OpenOAuth;
   /** Null: no mail server is configured. */
   readonly mailer: Mailer | null;
   readonly managers: SecretManagers;
@@ -74,7 +79,7 @@ interface Parts {
 /** Registers the administration API, the routes of the operator, the reference and the console. */
 export async function openAdmin(common: Common, parts: Parts): Promise<void> {
   const { app } = parts.front;
-  const mails = openMails(common, parts);
+  const mails = await openMails(common, parts);
   const { clock, config } = common;
   const { tables, vault } = parts.stores;
   const records = storedRecords(
@@ -83,22 +88,60 @@ export async function openAdmin(common: Common, parts: Parts): Promise<void> {
     () => clock.now(),
     (organisationId) => tables.read(systemTenant(organisationId), (tx) => pendingErasures(tx, vault)),
   );
-  const deps = adminDeps(common, parts, records, mails);
+  const sso = lazySso(common, parts);
+  const deps = adminDeps(common, parts, records, mails, sso);
   await registerAdmin(app, deps);
+  const limiter = createAdminLimiter(parts.shared.counters, deps.clock, common.log, SCIM_REQUESTS_PER_MINUTE);
+  registerScim(app, { ...deps, limiter });
   registerOperator(app, { ...deps, health: parts.health });
   registerExportFiles(app, { ...deps, blobs: parts.training.services.blobs });
-  registerDocs(app, () => buildOpenApi(ACTIONS, common.version, dataPlanePaths()));
-  await registerConsole(app, consoleDeps(common, parts, records, mails));
+  registerDocs(app, async () => {
+    const [{ scimPaths }, { oauthPaths }, { ssoPaths }] = await Promise.all([
+      import('../scim/openapi.ts'),
+      import('../oauth/openapi.ts'),
+      import('../oidc/openapi.ts'),
+    ]);
+    const paths = { ...dataPlanePaths(), ...scimPaths(), ...oauthPaths(), ...ssoPaths() };
+    return buildOpenApi(ACTIONS, common.version, paths);
+  });
+  registerOAuth(app, { ...deps, open: parts.oauth });
+  const page = consoleDeps(common, parts, records, mails);
+  const { counters, share } = parts.shared;
+  registerSignIn(app, {
+    sessions: parts.kept.sessions,
+    tables,
+    vault,
+    clock: deps.clock,
+    log: common.log,
+    publicUrl: page.publicUrl,
+    mailedLinks: page.mailedLinks,
+    sso,
+    limiter: createAddressLimiter(counters, share?.counters ?? counters, deps.clock, common.log),
+    paths: parts.front.paths,
+    accessLog: common.accessLog,
+  });
+  await registerConsole(app, page);
 }
 
-function openMails({ clock, log, lifecycle }: Common, { stores, shared, mailer }: Parts): LimitedMails | null {
+async function openMails(
+  { clock, log, lifecycle }: Common,
+  { stores, shared, mailer }: Parts,
+): Promise<LimitedMails | null> {
   if (mailer === null) return null;
+  const { LimitedMails } = await import('../admin/mails.ts');
+  const { openOutbox } = await import('../mail/outbox.ts');
   const { counters, share } = shared;
   const { post } = lifecycle.own('mails', openOutbox({ mailer, clock, log }));
   return new LimitedMails({ counters, local: share?.counters ?? counters, clock: stores.storeClock, log, post });
 }
 
-function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: LimitedMails | null): AdminDeps {
+function adminDeps(
+  common: Common,
+  parts: Parts,
+  records: StoredRecords,
+  mails: LimitedMails | null,
+  sso: () => Promise<SingleSignOn>,
+): AdminDeps {
   const { config, log, accessLog } = common;
   const { stores, shared, kept, front, gateway } = parts;
   const { tables, vault, storeClock } = stores;
@@ -114,14 +157,49 @@ function adminDeps(common: Common, parts: Parts, records: StoredRecords, mails: 
     sessions: kept.sessions,
     publicUrl: () => front.publicUrl(),
     limiter: createAdminLimiter(shared.counters, storeClock, log, config.adminRequestsPerMinute),
-    checkHost: (host) => hostFault(egress, host),
+    checkHost: (host, rules) => hostFault(egress, host, rules),
     bodies: gateway.services.bodies,
     stopping: front.stopping,
     async caughtUp() {
       await kept.watch.catchUp();
       kept.runtime.settle();
     },
-    services: servicesOf(common, parts, records, mails),
+    services: servicesOf(common, parts, records, mails, sso),
+  };
+}
+
+/** A provider has five seconds and 64 KB for each answer. */
+const PROVIDER_CALLS = {
+  storedCredential: true,
+  httpsOnly: true,
+  headersTimeoutMs: 5_000,
+  idleMs: 5_000,
+  totalMs: 5_000,
+  maxBytes: 65_536,
+  maxRedirects: 0,
+} as const;
+
+/** The way to identity providers, loaded with the first sign-in that goes there. */
+function lazySso({ log }: Common, { stores, kept, gateway }: Parts): () => Promise<SingleSignOn> {
+  const { tables, vault, storeClock } = stores;
+  return once(async () =>
+    (await import('../oidc/sign-in.ts')).openSingleSignOn({
+      tables,
+      vault,
+      clock: storeClock,
+      log,
+      callsOf: (organisationId) => gateway.services.guardedFetch(organisationId, PROVIDER_CALLS),
+      sessionsEnded: () => kept.sessions.invalidate(),
+    }),
+  );
+}
+
+/** What the first call opens, for all calls. */
+function once<T>(open: () => Promise<T>): () => Promise<T> {
+  const loaded: { opened?: Promise<T> } = {};
+  return () => {
+    loaded.opened ??= open();
+    return loaded.opened;
   };
 }
 
@@ -130,6 +208,7 @@ function servicesOf(
   { stores, spools, kept, gateway, training, managers, wake, erasures }: Parts,
   records: StoredRecords,
   mails: LimitedMails | null,
+  sso: () => Promise<SingleSignOn>,
 ): Services {
   const { outside, fetcher, pricer } = gateway.services;
   const services = new Services()
@@ -137,6 +216,13 @@ function servicesOf(
     .provide(GATEWAYS, gatewayPings({ fetcher, clock }))
     .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
     .provide(SECRET_MANAGERS, managers)
+    .provide(DOMAIN_PROOFS, {
+      isOnlyOrganisation: async () => (await stores.tables.systemRead((tx) => tx.count('organisations'))) === 1,
+      txt: async (name) => (await import('../http/txt-records.ts')).txtRecords(clock, name),
+    })
+    .provide(ISSUERS, {
+      discover: async (organisationId, issuer) => (await sso()).problemOf(organisationId, issuer),
+    })
     .provide(RECORDS, records)
     .provide(KEPT_LOGS, {
       store: spools.logs.store,
@@ -147,20 +233,29 @@ function servicesOf(
       CUSTOM_LOGS,
       createCustomLogs({
         recorder: spools.recorder,
+        bodyLog: spools.bodyLog,
         snapshotOf: (...place) => kept.runtime.workspace(...place),
         pricer,
         clock,
         headerAliases: config.headerAliases,
       }),
     )
-    .provide(KEPT_BODIES, { find: (place) => spools.logs.bodies.find(place), days: config.bodiesDays })
+    .provide(KEPT_BODIES, {
+      find: (place) => spools.logs.bodies.find(place),
+      search: (...asked) => spools.logs.bodies.search(...asked),
+      days: config.bodiesDays,
+    })
     .provide(DESTINATION_TRIALS, {
       run: async (...asked) => {
         const { trySample } = await import('../exporter/destinations/sample.ts');
         return trySample(...asked, { fetcher, clock, version });
       },
     })
-    .provide(ERASURES, { wake: () => erasures?.wake() })
+    .provide(ERASURES, {
+      wake: () => erasures?.wake(),
+      destinations: (organisationId, workspaceId) =>
+        stores.tables.read(systemTenant(organisationId), (tx) => fedDestinations(tx, workspaceId)),
+    })
     .provide(EXPORTS, { maxRows: config.exportMaxRows, wake })
     .provide(TRACES, tracesOf(records, stores.storeClock))
     .provide(SIMULATIONS, createSimulationRunner({ records, countersFor: (time) => memoryCounters({ clock: time }) }));
@@ -177,14 +272,30 @@ function consoleDeps(
   const { tables, vault, storeClock } = stores;
   const { sessions } = kept;
   const publicUrl = () => front.publicUrl();
+  // Loaded with the first invite and with the first link that is asked for.
+  const invitations = once(async () => {
+    const { Invitations } = await import('../admin/invitations.ts');
+    return new Invitations({ tables, vault, clock: storeClock, sessions });
+  });
+  const mailedLinks = once(async () => {
+    const { MailedLinks } = await import('../admin/mailed-links.ts');
+    return new MailedLinks({ tables, vault, clock: storeClock, log, random: cryptoRandom, publicUrl, mails });
+  });
   return {
     audit: { clock, vault },
     log,
     sessions,
-    invitations: new Invitations({ tables, vault, clock: storeClock, sessions }),
-    mailedLinks: new MailedLinks({ tables, vault, clock: storeClock, log, random: cryptoRandom, publicUrl, mails }),
+    invitations: {
+      look: async (...asked) => (await invitations()).look(...asked),
+      accept: async (...asked) => (await invitations()).accept(...asked),
+    },
+    mailedLinks: {
+      available: mails !== null,
+      ask: async (...asked) => (await mailedLinks()).ask(...asked),
+    },
     addresses: { tables, vault, clock: storeClock, mails },
     records,
+    oauth: parts.oauth,
     publicUrl,
     dist: CONSOLE_DIST,
     tryRequest: tryThrough(gateway.plane),

@@ -9,6 +9,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { FairShares } from '../kernel/fair-shares.ts';
 import { createAdmission } from '../limits/admission.ts';
 import { createLedger } from '../limits/ledger/ledger.ts';
+import type { OpenOAuth } from '../oauth/routes.ts';
 import type { Common } from './common.ts';
 import type { Front } from './front.ts';
 import type { Kept } from './runtime.ts';
@@ -20,6 +21,9 @@ import type { Training } from './training.ts';
 /** Requests of all organisations together, on the smallest machine. */
 const MIN_UNDER_WAY = 2_048;
 
+/** Loaded with the first sign-in that comes to the data plane. */
+const signIns = () => import('../admin/sign-in/data-plane.ts');
+
 export interface GatewayParts {
   readonly stores: Stores;
   readonly shared: Shared;
@@ -28,6 +32,7 @@ export interface GatewayParts {
   readonly front: Front;
   readonly egress: EgressGuard;
   readonly training: Training;
+  readonly oauth: OpenOAuth;
   /** Tests give another one than the machine's. */
   readonly given: { readonly clock?: Clock };
 }
@@ -35,7 +40,7 @@ export interface GatewayParts {
 /** What every plane of this process is given. */
 export function gatewayServices(common: Common, parts: GatewayParts): GatewayServices {
   const { config, clock, log, notes, accessLog, lifecycle } = common;
-  const { stores, shared, spools, kept, front, egress, training, given } = parts;
+  const { stores, shared, spools, kept, front, egress, training, oauth, given } = parts;
   const { tables, storeClock } = stores;
   const { counters, share } = shared;
   const { fetcher, tokens, ambient } = training.services;
@@ -45,6 +50,13 @@ export function gatewayServices(common: Common, parts: GatewayParts): GatewaySer
   const journal = spools.settlements.open;
   return {
     authenticator: kept.authenticator,
+    accessTokens: {
+      authenticate: async (...asked) => (await oauth()).accessTokens.authenticate(...asked),
+    },
+    signIns: {
+      find: async (...asked) => (await signIns()).findUser({ tables, sessions: kept.sessions }, ...asked),
+      check: async (...asked) => (await signIns()).checkCookie({ sessions: kept.sessions }, ...asked),
+    },
     runtime: kept.runtime,
     egress,
     fetcher,

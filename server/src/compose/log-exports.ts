@@ -1,9 +1,8 @@
 /** Exports of request logs: who writes their files, and what one node does for all. */
 import { join } from 'node:path';
 import { startLeader } from '../jobs/leader.ts';
-import { type ExportOptions, exportWork, sweepExports } from '../jobs/log-exports.ts';
+import type { ExportOptions } from '../jobs/log-exports.ts';
 import type { Scheduler } from '../jobs/scheduler.ts';
-import { KeeperExporter } from '../keeper/exporter.ts';
 import { pendingErasures } from '../resources/logs/erasures/pending.ts';
 import { KEPT_LOGS } from '../resources/logs/reach.ts';
 import { Services } from '../resources/services.ts';
@@ -14,6 +13,12 @@ import type { Stores } from './stores.ts';
 import type { Training } from './training.ts';
 
 const SWEEP_MS = 60 * 60_000;
+/** `concurrency`: files that one process writes at the same time. */
+export const EXPORT_TURNS = {
+  table: 'log_exports',
+  concurrency: 2,
+  retry: { first: 1_000, most: 60_000, factor: 2 },
+} as const;
 
 interface Parts {
   readonly stores: Stores;
@@ -22,7 +27,10 @@ interface Parts {
   readonly training: Training;
 }
 
-/** Adds the work on files to the process that has the keeper, and the sweep of what is old. Before the scheduler starts. */
+/**
+ * Adds the work on files to the process that has the keeper, and the sweep of what is old. Before the scheduler starts.
+ * What that needs is loaded for the first export.
+ */
 export function startLogExports(common: Common, parts: Parts, scheduler: Scheduler): void {
   const { config, clock, log, lifecycle, worker } = common;
   const { stores, spools, front, training } = parts;
@@ -30,10 +38,9 @@ export function startLogExports(common: Common, parts: Parts, scheduler: Schedul
   const { blobs } = training.services;
   const { keeper } = spools.logs;
   if (worker.index === 1) {
-    const options: ExportOptions = {
+    const options: Omit<ExportOptions, 'exporter'> = {
       tables,
       blobs,
-      exporter: new KeeperExporter(keeper, join(config.dataDir, 'logs'), clock),
       store: keeper,
       services: new Services().provide(KEPT_LOGS, {
         store: keeper,
@@ -44,10 +51,23 @@ export function startLogExports(common: Common, parts: Parts, scheduler: Schedul
       log,
       origin: () => front.publicUrl().replace(/\/+$/, ''),
       maxRows: config.exportMaxRows,
+      bodiesDays: config.bodiesDays,
     };
-    scheduler.add(exportWork(options));
+    scheduler.add({
+      ...EXPORT_TURNS,
+      run: async (claim) => {
+        const { exportTurn } = await import('../jobs/log-exports.ts');
+        const { KeeperExporter } = await import('../keeper/exporter.ts');
+        const exporter = new KeeperExporter(keeper, join(config.dataDir, 'logs'), clock);
+        return exportTurn({ ...options, exporter }, claim);
+      },
+    });
   }
-  const lead = (signal: AbortSignal) => sweepExports({ tables, blobs }, signal);
+  const lead = async (signal: AbortSignal) => {
+    if ((await tables.systemRead((tx) => tx.count('log_exports'))) === 0) return;
+    const { sweepExports } = await import('../jobs/log-exports.ts');
+    await sweepExports({ tables, blobs }, signal);
+  };
   lifecycle.own(
     'sweep of exports',
     startLeader({ tables, clock, log, node, name: 'log-exports', everyMs: SWEEP_MS, lead }),

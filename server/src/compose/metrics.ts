@@ -56,12 +56,14 @@ export function openMetrics(
 
 /** Numbers that are read when somebody asks. */
 function readNumbers({ clock, lifecycle, metrics }: Common, { spools, front, gateway, exporter }: Parts): void {
-  const { journal, recorder, logs } = spools;
+  const { journal, recorder, logs, bodyJournal } = spools;
   const lag = lifecycle.own('lag', new Lag(clock));
   metrics.read('sluice_inflight', () => gateway.services.inFlight.count);
   metrics.read('sluice_eventloop_lag_seconds', () => lag.eventLoop());
   metrics.read('sluice_journal_bytes', () => journal.depth());
   metrics.read('sluice_records_dropped_total', () => journal.dropped + recorder.givenUp);
+  metrics.read('sluice_body_journal_bytes', () => bodyJournal.depth());
+  metrics.read('sluice_body_frames_dropped_total', () => bodyJournal.dropped);
   metrics.read('sluice_log_lag_seconds', () => logs.journal.lag / 1_000);
   metrics.read('sluice_log_gap_records', () => logs.own?.gaps ?? 0);
   metrics.read('sluice_keeper_restarts_total', () => logs.own?.restarts ?? 0);

@@ -1,5 +1,6 @@
 import { type Authenticator, createAuthenticator } from '../auth/authenticator.ts';
 import { ConsoleSessions } from '../auth/console-session.ts';
+import type { EgressGuard } from '../http/egress-guard.ts';
 import type { SecretManagers } from '../resources/secret-references/manager.ts';
 import { createRuntime, type Runtime } from '../runtime/runtime.ts';
 import { startWatch, type Watch } from '../runtime/watch.ts';
@@ -26,10 +27,18 @@ export async function openRuntime(
   { feed }: Shared,
   front: Front,
   managers: SecretManagers,
+  egress: EgressGuard,
 ): Promise<Kept> {
   const { config, clock, log, lifecycle } = common;
   const { tables, storeClock, vault } = stores;
-  const authenticator = createAuthenticator({ tables, clock: storeClock, log });
+  // What tokens need is loaded with the first one.
+  const tokens = async () => (await import('./tokens.ts')).tokenParts(common, stores, egress);
+  const authenticator = createAuthenticator({
+    tables,
+    clock: storeClock,
+    log,
+    ...(config.jwt.enabled ? { tokens } : {}),
+  });
   const runtime = createRuntime({
     tables,
     vault,
@@ -39,7 +48,7 @@ export async function openRuntime(
     blockInlineConfig: config.blockInlineConfig,
     caughtUp: () => watch.catchUp(),
   });
-  const sessions = new ConsoleSessions({ tables, clock: storeClock, publicUrl: () => front.publicUrl() });
+  const sessions = new ConsoleSessions({ tables, clock: storeClock, publicUrl: () => front.publicUrl(), vault });
   const followers: ((change: Change | null) => void)[] = [];
   const watch = await startWatch({
     tables,

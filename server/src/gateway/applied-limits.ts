@@ -1,7 +1,7 @@
 /** Which limits a call counts under: those of its caller, of its workspace, of an account it uses, and of policies. */
 import type { Principal } from '../auth/principal.ts';
 import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
-import { type LimitSpec, limitSpec } from '../limits/ledger/limit-spec.ts';
+import { type LimitSpec, limitSpecs } from '../limits/ledger/limit-spec.ts';
 import type { PolicyFacts, PolicyScope } from '../limits/policies/conditions.ts';
 import { addRateLimits } from '../limits/policies/rates.ts';
 import { addUsageLimits } from '../limits/policies/usage.ts';
@@ -34,11 +34,10 @@ export function rateLimitsOf(call: LimitedCall, policies: RatePolicyIndex | null
   return entities;
 }
 
-/** Usage limits of the key, the workspace, the account and the policies, in this order. */
+/** Usage limits of the key or token, the workspace, the account and the policies, in this order. */
 export function usageLimitsOf({ principal, snapshot, stored, facts, scope }: LimitedCall): LimitSpec[] {
   const specs: LimitSpec[] = [];
-  const own = principal.usageLimits === null ? null : callerTerms(principal);
-  if (own !== null) specs.push(own);
+  if (principal.usageLimits !== null) specs.push(...callerTerms(principal));
   specs.push(...snapshot.usageLimits);
   if (stored !== null) specs.push(...stored.usageLimits);
   if (snapshot.usagePolicies !== null) addUsageLimits(snapshot.usagePolicies, facts(), specs, scope);
@@ -52,15 +51,15 @@ function limitOwner(principal: Principal): { kind: 'key' | 'token'; id: string; 
   return id === null ? null : { kind: 'key', id, label: principal.keyName ?? id };
 }
 
-const known = new WeakMap<Principal, LimitSpec | null>();
+const known = new WeakMap<Principal, readonly LimitSpec[]>();
 
-/** The limit of a key, or of a token's claims, is the same for all its requests. */
-function callerTerms(principal: Principal): LimitSpec | null {
-  let spec = known.get(principal);
-  if (spec === undefined) {
+/** The limits of a key, or of a token's claims, are the same for all its requests. */
+function callerTerms(principal: Principal): readonly LimitSpec[] {
+  let specs = known.get(principal);
+  if (specs === undefined) {
     const owner = limitOwner(principal);
-    spec = owner === null ? null : limitSpec({ ...owner, at: principal.changedAt ?? 0 }, principal.usageLimits);
-    known.set(principal, spec);
+    specs = owner === null ? [] : limitSpecs({ ...owner, at: principal.changedAt ?? 0 }, principal.usageLimits);
+    known.set(principal, specs);
   }
-  return spec;
+  return specs;
 }

@@ -28,6 +28,11 @@ export interface CallKind {
   readonly operation: string;
   /** Scope that a key must have. */
   readonly scope: string;
+  /**
+   * Path of the resource that a request calls, as access tokens of the OAuth server name it: `/tools/mcp`. Absent: the plane
+   * takes no such token.
+   */
+  resource?(incoming: IncomingMessage): string;
   /** An error as the plane's clients read it. `extra`: members beside it, such as `hook_results`. */
   errorBody(error: SluiceError, extra: JsonObject | undefined): { readonly status: number; readonly body: string };
 }

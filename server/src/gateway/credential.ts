@@ -22,17 +22,17 @@ export function gatewayCredential(request: IncomingMessage, into: CredentialHead
   const bearer = bearerOf(headerOf(request, 'authorization'));
   const apiKey = headerOf(request, 'x-api-key');
   if (own !== undefined) {
-    into.callerToken = foreign(bearer) ?? foreign(apiKey);
+    into.callerToken = foreign(bearer, own) ?? foreign(apiKey, own);
     return own;
   }
   if (bearer !== null && (bearer.startsWith('slc_') || !apiKey?.startsWith('slc_'))) {
     into.credentialHeader = 'authorization';
-    into.callerToken = foreign(apiKey);
+    into.callerToken = foreign(apiKey, bearer);
     return bearer;
   }
   if (!apiKey?.startsWith('slc_')) return null;
   into.credentialHeader = 'x-api-key';
-  into.callerToken = foreign(bearer);
+  into.callerToken = foreign(bearer, apiKey);
   return apiKey;
 }
 
@@ -41,9 +41,9 @@ function headerOf(request: IncomingMessage, name: string): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** A token of another service, or null: a gateway key sent in a second header as well must not reach anybody. */
-function foreign(token: string | null | undefined): string | null {
-  return token == null || token.startsWith('slc_') ? null : token;
+/** A token of another service, or null: a gateway credential sent in a second header as well must not reach anybody. */
+function foreign(token: string | null | undefined, own: string): string | null {
+  return token == null || token === own || token.startsWith('slc_') ? null : token;
 }
 
 function bearerOf(value: string | undefined): string | null {

@@ -8,6 +8,8 @@ import type { Runtime } from '../runtime/runtime.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { CustomLog, CustomLogCaller, CustomLogs } from '../telemetry/custom-log.ts';
 import type { RecordDraft, Recorder } from '../telemetry/recorder.ts';
+import type { BodyLog } from './body-log.ts';
+import { keepToldBodies } from './custom-bodies.ts';
 import { MAX_KEYS } from './metadata.ts';
 import { recordOf } from './record.ts';
 
@@ -17,11 +19,13 @@ export interface CustomLogParts {
   readonly snapshotOf: Runtime['workspace'];
   readonly pricer: Pick<Pricer, 'price'>;
   readonly clock: Clock;
+  readonly bodyLog: BodyLog;
   /** Other beginnings of `x-gateway-` headers. */
   readonly headerAliases: readonly string[];
 }
 
-export function createCustomLogs({ recorder, snapshotOf, pricer, clock, headerAliases }: CustomLogParts): CustomLogs {
+export function createCustomLogs(parts: CustomLogParts): CustomLogs {
+  const { recorder, snapshotOf, pricer, clock, bodyLog, headerAliases } = parts;
   const named = (what: string) => ['x-gateway-', ...headerAliases].map((begin) => begin.toLowerCase() + what);
   return {
     headers: { provider: named('provider'), virtualKey: named('virtual-key') },
@@ -33,10 +37,15 @@ export function createCustomLogs({ recorder, snapshotOf, pricer, clock, headerAl
         key: keyOf(caller.workspaceId, entry),
       }));
       if (recorder.failing) throw unwritten();
+      const kept = await keepToldBodies(bodyLog, clock, {
+        ...{ caller, snapshot, debug: named('debug') },
+        entries: entries.map((entry, index) => ({ entry, draft: drafts[index]?.draft ?? null })),
+      });
       await Promise.all(
         drafts.map(
-          ({ draft, key }) =>
+          ({ draft: before, key }, index) =>
             new Promise<void>((done) => {
+              const draft = { ...before, ...kept[index] };
               if (key === null) recorder.record(draft, done);
               else recorder.once(key, draft, done);
             }),
@@ -66,7 +75,7 @@ function metadataOf(
   snapshot: WorkspaceSnapshot,
   path: string,
 ): Readonly<Record<string, string>> | null {
-  const metadata = { ...entry.metadata, ...caller.metadata, ...snapshot.metadata };
+  const metadata = { ...entry.metadata, ...caller.defaults.metadata, ...snapshot.metadata };
   const { length } = Object.keys(metadata);
   if (length > MAX_KEYS) {
     const message = `${path} has ${length} keys, with those of its API key and its workspace; at most ${MAX_KEYS} are allowed.`;

@@ -1,14 +1,23 @@
 /** Which bodies of a request are kept in its log: the one place that decides. */
 import { createHash } from 'node:crypto';
+import type { Principal } from '../auth/principal.ts';
+import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { RequestContext } from './request-context.ts';
 
 /** `failed answer`: none but the answer, where the request fails. */
 export type KeptBodies = 'all' | 'failed answer' | 'none';
 
+/** Of the answer of a request that failed, where nothing else is kept. */
+export const FAILED_ANSWER_BYTES = 16 * 1024;
+
 /** Whether the installation lets organisations, workspaces and keys decide (`SLUICE_LOG_BODIES`). */
 export type BodyRule = 'allowed' | 'never';
 
-type Asked = Pick<RequestContext, 'header' | 'principal' | 'snapshot' | 'traceId'>;
+/** What says whether bodies of a request are kept. */
+interface Asked extends Pick<RequestContext, 'header' | 'traceId'> {
+  readonly principal: Pick<Principal, 'defaults'> | null;
+  readonly snapshot: Pick<WorkspaceSnapshot, 'bodies'> | null;
+}
 
 /**
  * `never` of the installation is above all. Then `x-gateway-debug: false` of the request, which can only switch off. Then

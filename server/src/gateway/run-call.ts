@@ -51,6 +51,8 @@ const FAILURES: ReadonlySet<ErrorKind> = new Set([
   'upstream_silent',
 ]);
 const UNRECORDED_S = 2;
+/** How access tokens of the OAuth server begin. */
+const ACCESS_TOKEN = 'slc_oat_';
 
 /** Runs one call to the end of its answer. Never rejects. */
 export function runCall(
@@ -108,7 +110,11 @@ async function begin(call: Call & ContextHead): Promise<void> {
   const { services } = call;
   const token = gatewayCredential(call.incoming, call);
   if (token === null) throw new SluiceError('unauthenticated', noCredential(call.incoming.headers));
-  call.principal = await services.authenticator.authenticate(token, clientAddress(call.incoming));
+  const address = clientAddress(call.incoming);
+  const resource = token.startsWith(ACCESS_TOKEN) ? call.kind.resource?.(call.incoming) : undefined;
+  call.principal = await (resource === undefined
+    ? services.authenticator.authenticate(token, address)
+    : services.accessTokens.authenticate(token, resource, address));
   authorise(call.principal, call.kind.scope);
   takeConcurrency(services, call.organisationId);
   call.entered = true;

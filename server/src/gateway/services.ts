@@ -1,4 +1,6 @@
+import type { IncomingMessage } from 'node:http';
 import type { Authenticator } from '../auth/authenticator.ts';
+import type { Principal } from '../auth/principal.ts';
 import type { CheckHttpClientFactory } from '../guardrails/run.ts';
 import type { BodyBudget } from '../http/body-budget.ts';
 import type { KnownPaths } from '../http/known-paths.ts';
@@ -18,9 +20,34 @@ import type { GuardedFetch, GuardedFetchOptions } from './guarded-fetch.ts';
 import type { GuardrailFeedback } from './guardrail-feedback.ts';
 import type { InFlight } from './in-flight.ts';
 
+/** Access tokens of the OAuth server. */
+export interface AccessTokens {
+  /**
+   * The user who gave a client the token, in one workspace. Throws `unauthenticated` for a token that is not valid, or is for another
+   * resource than the path.
+   */
+  authenticate(token: string, path: string, address: string): Promise<Principal>;
+}
+
+/** Users who are signed in, on the operations of the data plane that are open to them. */
+export interface SignIns {
+  /**
+   * The user of a sign-in, in the workspace that the request names; `url` loses the parameter that names it. Null: there is no
+   * live sign-in. Throws `validation` (several workspaces and none named; another user's cookie), `unknown_reference` (no workspace of the
+   * user's) or `forbidden` (of a write with the cookie: Origin or CSRF token).
+   *
+   * @param token of the sign-in; null: the cookie counts
+   */
+  find(incoming: IncomingMessage, token: string | null): Promise<Principal | null>;
+  /** Throws `validation` where the cookie is another caller's than this key or token. */
+  check(incoming: IncomingMessage, token: string, principal: Principal): Promise<void>;
+}
+
 /** What every plane is given. Made once in `compose/gateway.ts`. */
 export interface GatewayServices extends AccountServices {
   readonly authenticator: Authenticator;
+  readonly accessTokens: AccessTokens;
+  readonly signIns: SignIns;
   readonly runtime: Runtime;
   readonly admission: Admission;
   readonly ledger: Ledger;

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startServer, type TestServer } from '../../test/support/server.ts';
 import { CONSOLE_ROUTES } from '../admin/console.ts';
 import { pathsOf } from '../admin/route.ts';
+import { OAUTH_ROUTES } from '../oauth/routes.ts';
 import { OPERATIONS } from '../operations/operation.ts';
 import { ACTIONS } from '../resources/catalog.ts';
 
@@ -23,6 +24,7 @@ describe('a path without its last name', () => {
     ...ACTIONS.flatMap((row) => pathsOf(row).map((path) => [row.method, path] as const)),
     ...Object.values(OPERATIONS).map((row) => [row.method === 'ANY' ? 'GET' : row.method, `/v1${row.path}`] as const),
     ...CONSOLE_ROUTES.map(([method, path]) => [method, path] as const),
+    ...OAUTH_ROUTES.filter(([method]) => method !== 'OPTIONS'),
     ['PUT', '/v1/operator/organisations/:organisationId'] as const,
   ].filter(([, path]) => /\/:\w+$/.test(path));
 

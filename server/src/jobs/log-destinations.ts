@@ -5,13 +5,14 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
 import { planOf } from '../resources/log-destinations/rules.ts';
-import { type BodyReader, presentPart } from '../resources/logs/bodies.ts';
+import type { BodyReader } from '../resources/logs/bodies.ts';
 import { pendingErasures } from '../resources/logs/erasures/pending.ts';
 import { bodySettings, deniedExportFields } from '../resources/settings/settings.ts';
 import { signingSecrets } from '../resources/settings/webhook-secret.ts';
 import type { Change, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { Macs, Vault } from '../store/vault.ts';
+import { presentPart } from '../telemetry/bodies/presented.ts';
 import { LOG_COLUMNS, recordOfRow } from '../telemetry/log-columns.ts';
 import type {
   BatchRules,

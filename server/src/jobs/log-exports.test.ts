@@ -93,7 +93,11 @@ describe.each(['sqlite', 'postgres'] as const)('an export of logs on %s', (engin
     expect(file.headers.get('content-disposition')).toBe(`attachment; filename="logs-${exportId}.jsonl"`);
     const text = await file.text();
     expect(tracesOf(text)).toEqual(upTo(7));
-    expect(JSON.parse(text.split('\n')[0] ?? '')).toEqual({ trace_id: 'trace 0', request: null });
+    expect(JSON.parse(text.split('\n')[0] ?? '')).toEqual({
+      trace_id: 'trace 0',
+      request: null,
+      bodies_reason: 'expired',
+    });
   });
 
   it('has all fields of the contract, and parts that are noted with rows, bytes and digest', async () => {

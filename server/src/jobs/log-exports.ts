@@ -12,14 +12,21 @@ import { type ChosenRows, chosenRows } from '../resources/logs/exports/filters.t
 import { presentHolder } from '../resources/logs/exports/holder.ts';
 import { checkedTotal } from '../resources/logs/exports/index.ts';
 import { checkFields } from '../resources/logs/exports/rights.ts';
-import { reachOf } from '../resources/logs/reach.ts';
+import { type Reach, reachOf } from '../resources/logs/reach.ts';
 import type { Services } from '../resources/services.ts';
-import type { Blobs, Tables } from '../store/ports.ts';
+import { bodySettings } from '../resources/settings/settings.ts';
+import type { Blobs, Tables, TenantTx } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
-import type { ExportFieldId, ExportFile, LogExporter } from '../telemetry/log-export.ts';
+import {
+  type ExportBodies,
+  type ExportFieldId,
+  type ExportFile,
+  type LogExporter,
+  wantsBodies,
+} from '../telemetry/log-export.ts';
 import type { LogCoverage, LogSelection, LogStore } from '../telemetry/log-query.ts';
 import type { Claim } from './claim.ts';
-import type { Turn, Work } from './scheduler.ts';
+import type { Turn } from './scheduler.ts';
 
 export interface ExportOptions {
   readonly tables: Tables;
@@ -34,22 +41,24 @@ export interface ExportOptions {
   readonly origin: () => string;
   /** Rows of an export with `all`. */
   readonly maxRows: number;
+  /** Days that bodies stay, unless the organisation or workspace says fewer. */
+  readonly bodiesDays: number;
   /** Rows of a part. */
   readonly partRows?: number;
+  /** Bytes of a part with bodies. */
+  readonly partBytes?: number;
   /** Between two looks of an export that waits for another one of its organisation. */
   readonly waitMs?: number;
 }
 
 type Export = Row<'log_exports'>;
 
-/** Files that one process writes at the same time. */
-const AT_ONCE = 2;
 const PART_ROWS = 50_000;
+const PART_BYTES = 64 << 20;
 const WAIT_MS = 2_000;
 /** A node whose records are older than this is away, and answers name it. */
 const BEHIND_MS = 15_000;
 const MOST_FAILURES = 8;
-const RETRY = { first: 1_000, most: 60_000, factor: 2 };
 const DAY_MS = 86_400_000;
 const KEEP_FILE_MS = 7 * DAY_MS;
 const KEEP_EXPORT_MS = 90 * DAY_MS;
@@ -60,11 +69,8 @@ const AGAIN: Turn = { again: 0 };
 /** What is wrong with the export itself, and will be at the next try. */
 const FINAL: ReadonlySet<string> = new Set(['forbidden', 'validation', 'not_found', 'unknown_reference']);
 
-export function exportWork(options: ExportOptions): Work<'log_exports'> {
-  return { table: 'log_exports', concurrency: AT_ONCE, run: (claim) => turn(options, claim), retry: RETRY };
-}
-
-async function turn(options: ExportOptions, claim: Claim<'log_exports'>): Promise<Turn> {
+/** One turn at an export that is due, or whose file is to go. */
+export async function exportTurn(options: ExportOptions, claim: Claim<'log_exports'>): Promise<Turn> {
   const { row } = claim;
   if (row.status !== 'in_progress') return tidyUp(options, claim);
   if (await isBehindAnother(options.tables, row)) return { again: options.waitMs ?? WAIT_MS };
@@ -98,7 +104,8 @@ async function isBehindAnother(tables: Tables, { id, organisation_id }: Export):
 }
 
 /** The rows that may be exported now: rights, settings and denied fields are read anew before each part. */
-function chosenNow({ tables, services, clock, maxRows }: ExportOptions, row: Export): Promise<ChosenRows> {
+function chosenNow(options: ExportOptions, row: Export): Promise<ChosenNow> {
+  const { tables, services, clock, maxRows } = options;
   const { organisation_id, workspace_id, user_id, covers } = row;
   return tables.read(systemTenant(organisation_id), async (tx) => {
     const now = await tx.now();
@@ -114,10 +121,30 @@ function chosenNow({ tables, services, clock, maxRows }: ExportOptions, row: Exp
       },
       'logs.view',
     );
-    await checkFields(tx, reach, workspace_id, row.requested_data);
+    await checkFields(tx, { ...reach, seesBodies: principal.seesBodies }, workspace_id, row.requested_data);
     const chosen = await chosenRows({ tx }, reach, row, { now, maxRows });
-    return covers === null ? chosen : { ...chosen, selection: { ...chosen.selection, ...covers } };
+    const bodies = wantsBodies(row.requested_data) ? await bodiesOf(options, tx, row, reach, now) : null;
+    return covers === null
+      ? { ...chosen, bodies }
+      : { ...chosen, bodies, selection: { ...chosen.selection, ...covers } };
   });
+}
+
+interface ChosenNow extends ChosenRows {
+  readonly bodies: ExportBodies | null;
+}
+
+/** What of bodies may be in the file now. */
+async function bodiesOf(
+  { bodiesDays, partBytes = PART_BYTES }: ExportOptions,
+  tx: Pick<TenantTx, 'find' | 'organisation'>,
+  { workspace_id: id }: Export,
+  { sight }: Reach,
+  now: number,
+): Promise<ExportBodies> {
+  const { days } = bodySettings(await tx.organisation(), (await tx.find('workspaces', { id })) ?? null);
+  const since = now - Math.min(days ?? bodiesDays, bodiesDays) * DAY_MS;
+  return { since, noMetadata: sight.noMetadata !== null, partBytes };
 }
 
 /** Pins the range of time, and counts. */
@@ -139,7 +166,7 @@ async function othersAreBehind(store: LogStore, selection: LogSelection, started
   return completeTo < until && completeTo >= until - BEHIND_MS;
 }
 
-async function writePart(options: ExportOptions, claim: Claim<'log_exports'>, chosen: ChosenRows): Promise<Turn> {
+async function writePart(options: ExportOptions, claim: Claim<'log_exports'>, chosen: ChosenNow): Promise<Turn> {
   const { exporter, origin, partRows = PART_ROWS } = options;
   const { row } = claim;
   const { parts, format, bom, place } = row;
@@ -152,6 +179,7 @@ async function writePart(options: ExportOptions, claim: Claim<'log_exports'>, ch
     behind: place,
     skip: place === null ? chosen.skip : 0,
     limit: Math.min(partRows, chosen.limit - written),
+    bodies: chosen.bodies,
   });
   const { rows, bytes, sha256, next } = part;
   await store(options, claim, part, partKey(row, parts.length));

@@ -25,6 +25,8 @@ export interface BodyStore {
   segmentKey(journal: string, segment: string, keyId: string): Promise<Buffer | null>;
   /** The key that chunks of an organisation are sealed with, or the one made of this data key. Rejects when there is none. */
   chunkKey(organisationId: string, dataKeyId: string | null): Promise<ChunkKey>;
+  /** The key of chunks that was made of this data key; null when that is gone. Rejects while the store cannot be read. */
+  readKey(organisationId: string, dataKeyId: string): Promise<Buffer | null>;
   /** Stores the file as the blob of a chunk. */
   put(chunk: StoredChunk, file: string): Promise<void>;
   /** Writes the blob of a chunk to the file; false when there is none. */
@@ -124,12 +126,22 @@ export class BodyKeeper {
     });
   }
 
+  /** Reads what is written by now, so that `waiting` has it. */
+  async catchUp(): Promise<void> {
+    await this.#serial(() => this.#read());
+  }
+
+  /** Requests of a chunk that are in no blob yet, as far as they were read. */
+  waiting(organisationId: string, chunk: string): ReadonlyMap<number, KeptRequest> | null {
+    const open = this.#open.get(chunk);
+    return open?.organisationId === organisationId ? open.requests : null;
+  }
+
   /** The bodies of a request that are in no blob yet; null where they are, or where there are none. */
   find(organisationId: string, chunk: string, slot: number): Promise<KeptRequest | null> {
     return this.#serial(async () => {
       await this.#read();
-      const open = this.#open.get(chunk);
-      return open?.organisationId === organisationId ? (open.requests.get(slot) ?? null) : null;
+      return this.waiting(organisationId, chunk)?.get(slot) ?? null;
     });
   }
 

@@ -16,6 +16,10 @@ export function bodyStoreOver(channel: Channel): BodyStore {
       const { id, key } = (await channel.call('chunkKey', ...of)) as ChunkKey;
       return { id, key: bytes(key) };
     },
+    readKey: async (...of) => {
+      const key = await channel.call('readKey', ...of);
+      return key === null ? null : bytes(key);
+    },
     put: async (...chunk) => void (await channel.call('putChunk', ...chunk)),
     get: async (...place) => (await channel.call('getChunk', ...place)) === true,
   };
@@ -26,6 +30,7 @@ export function bodyAnswers(store: BodyStore): Readonly<Record<string, (...args:
   return {
     segmentKey: (journal: string, segment: string, keyId: string) => store.segmentKey(journal, segment, keyId),
     chunkKey: (organisationId: string, dataKeyId: string | null) => store.chunkKey(organisationId, dataKeyId),
+    readKey: (organisationId: string, dataKeyId: string) => store.readKey(organisationId, dataKeyId),
     putChunk: (chunk: StoredChunk, file: string) => store.put(chunk, file),
     getChunk: (organisationId: string, chunk: string, file: string) => store.get(organisationId, chunk, file),
   };

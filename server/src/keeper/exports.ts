@@ -4,17 +4,20 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, open, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SluiceError } from '../kernel/errors.ts';
+import { BODY_FLAGS, type BodyPart } from '../telemetry/bodies/frame.ts';
+import { presentPart } from '../telemetry/bodies/presented.ts';
+import { hideMetadata } from '../telemetry/hidden-metadata.ts';
 import {
-  type ExportFieldId,
   type ExportPart,
   type ExportPlan,
   exportColumns,
   exportHead,
   exportLine,
+  type Given,
   parquetColumns,
-  type ReadBodies,
 } from '../telemetry/log-export.ts';
 import type { LogPlace, LogRow, LogSelection } from '../telemetry/log-query.ts';
+import { BODY_COLUMNS, type ChunkReader } from './chunk-reader.ts';
 import { type Connection, type Engine, literal, openEngine, rowsOf, streamOf } from './engine.ts';
 import { nthStatement, spanStatement } from './log-sql.ts';
 import { type Pinned, prove, type QueryParts, steps } from './queries.ts';
@@ -24,8 +27,8 @@ export interface ExportParts extends Omit<QueryParts, 'clock'> {
   readonly dir: string;
   readonly ending: string;
   readonly newId: () => string;
-  /** Of this machine's keeper; null: no bodies are kept, and the fields are null. */
-  readonly bodies: ReadBodies | null;
+  /** A reader of kept bodies, with all that is written by now. */
+  readonly bodies: () => Promise<ChunkReader>;
 }
 
 /** A written file, and where it is. */
@@ -41,6 +44,8 @@ const AS_PARQUET = '(FORMAT parquet, COMPRESSION zstd)';
 /** Beside the engine of questions, which sorts and reads in any order. */
 const PARQUET_ENGINE = { memory: '256MB', threads: 1, ordered: true } as const;
 const ATTEMPTS = 3;
+/** Written at once. */
+const WRITE_BYTES = 256 << 10;
 
 export class LogExports {
   readonly #parts: ExportParts;
@@ -109,38 +114,64 @@ export class LogExports {
     selection: LogSelection,
     plan: ExportPlan,
   ): Promise<WrittenPart> {
-    const { fields, origin, bom } = plan;
-    const { bodies, log } = this.#parts;
+    const { fields, bom } = plan;
     const format = plan.format === 'csv' ? 'csv' : 'jsonl';
+    const { dialect, log } = this.#parts;
     const file = await this.#create();
     try {
       if (plan.behind === null) await file.write(exportHead(format, fields, bom));
       let rows = 0;
       let last: LogPlace | null = null;
+      let full = false;
       const begin = plan.skip === 0 ? plan.behind : await this.#nth(connection, pinned, selection, null, plan.skip - 1);
       const empty = plan.skip > 0 && begin === null;
       const end = empty ? null : await this.#nth(connection, pinned, selection, placeOf(begin), plan.limit);
       if (!empty) {
         const relation = end?.relation ?? wholeOf(pinned);
-        const columns = exportColumns(fields);
-        const dialect = this.#parts.dialect;
+        const columns = [...exportColumns(fields), ...(plan.bodies === null ? [] : [...BODY_COLUMNS, 'metadata'])];
         const span = spanStatement(relation, selection, columns, placeOf(begin), placeOf(end), dialect);
+        const given = await this.#givenFor(plan);
         for await (const some of streamOf(connection, span)) {
           prove(selection.scope, some, log);
-          const kept = wantsBodies(fields) ? await bodies?.(some) : undefined;
-          const given = (row: LogRow) => ({ origin, bodies: kept?.get(String(row.id)) ?? null });
-          await file.write(some.map((row) => exportLine(format, fields, row, given(row))).join(''));
-          rows += some.length;
-          const row = some.at(-1);
-          if (row !== undefined) last = { time: Number(row.time), id: String(row.id) };
+          for (const row of some) {
+            full = file.length >= (plan.bodies?.partBytes ?? Number.POSITIVE_INFINITY);
+            if (full) break;
+            await file.add(exportLine(format, fields, row, await given(row)));
+            rows += 1;
+            last = { time: Number(row.time), id: String(row.id) };
+          }
+          if (full) break;
         }
       }
       const { incomplete } = pinned;
-      return { ...(await file.end()), rows, next: end === null ? null : last, incomplete };
+      return { ...(await file.end()), rows, next: end === null && !full ? null : last, incomplete };
     } catch (error) {
       await file.remove();
       throw error;
     }
+  }
+
+  /** What rows are written with. Bodies are read one after the other: a chunk at a time is in memory. */
+  async #givenFor({ origin, fields, bodies }: ExportPlan): Promise<(row: LogRow) => Given | Promise<Given>> {
+    if (bodies === null) {
+      const given = { origin, bodies: null };
+      return () => given;
+    }
+    const reader = await this.#parts.bodies();
+    const asked = { request: fields.includes('request'), response: fields.includes('response') };
+    return async (row) => {
+      const kept = await reader.find(row, bodies.since);
+      if (typeof kept === 'string') return { origin, bodies: null, missing: kept };
+      const body = (part: BodyPart) => {
+        const shown = (presentPart(kept, part, bodies.noMetadata, origin)?.body ?? null) as object | null;
+        return bodies.noMetadata ? hideMetadata(row.metadata, shown) : shown;
+      };
+      const request = asked.request ? body('request') : null;
+      const response = asked.response ? body('answer') : null;
+      // Of a request that failed its answer alone may be kept.
+      const lacks = asked.request && (kept.end.flags & BODY_FLAGS.answerOnly) !== 0;
+      return { origin, bodies: { request, response }, missing: lacks ? 'off' : null };
+    };
   }
 
   /** The place of the n-th row behind another, counted from 0, and a relation that has every row before it. Null: there are fewer. */
@@ -197,10 +228,30 @@ class LinesFile {
   readonly #handle: FileHandle;
   readonly #hash = createHash('sha256');
   #bytes = 0;
+  readonly #lines: string[] = [];
+  #unwritten = 0;
 
   constructor(path: string, handle: FileHandle) {
     this.#path = path;
     this.#handle = handle;
+  }
+
+  /** Bytes that were added by now. */
+  get length(): number {
+    return this.#bytes + this.#unwritten;
+  }
+
+  /** Writes a line, with others. */
+  async add(line: string): Promise<void> {
+    this.#lines.push(line);
+    this.#unwritten += Buffer.byteLength(line);
+    if (this.#unwritten >= WRITE_BYTES) await this.#flush();
+  }
+
+  async #flush(): Promise<void> {
+    const lines = this.#lines.splice(0);
+    this.#unwritten = 0;
+    if (lines.length > 0) await this.write(lines.join(''));
   }
 
   async write(text: string): Promise<void> {
@@ -211,6 +262,7 @@ class LinesFile {
   }
 
   async end(): Promise<WrittenFile> {
+    await this.#flush();
     await this.#handle.close();
     return { path: this.#path, bytes: this.#bytes, sha256: this.#hash.digest('hex') };
   }
@@ -222,8 +274,6 @@ class LinesFile {
 }
 
 const placeOf = (found: LogPlace | null): LogPlace | null => found && { time: found.time, id: found.id };
-
-const wantsBodies = (fields: readonly ExportFieldId[]) => fields.includes('request') || fields.includes('response');
 
 function wholeOf(pinned: Pinned): string {
   const last = steps(pinned, 'oldest').at(-1);

@@ -14,7 +14,7 @@ import type {
   LogSelection,
   LogStore,
 } from '../telemetry/log-query.ts';
-import type { KeeperState } from './keeper.ts';
+import type { KeeperState } from './keeper-options.ts';
 
 /** `resting`: not needed. `failing`: it died and is started again. `missing`: its engine does not load on this machine. */
 export type LogKeeperStatus = 'resting' | 'running' | 'failing' | 'missing';

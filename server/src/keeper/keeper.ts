@@ -4,48 +4,21 @@
  */
 import { mkdir, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../kernel/clock.ts';
-import type { Log } from '../kernel/log.ts';
 import { syncDirectory } from '../store/disk/files.ts';
 import type { LogCoverage } from '../telemetry/log-query.ts';
-import type { LogCatalog, LogFile, LogPosition, SharedLogFiles } from './catalog.ts';
+import type { LogFile, LogPosition } from './catalog.ts';
 import { NO_CHANGE, UNFINISHED } from './catalog.ts';
-import { type Connection, type Engine, literal, rowsOf } from './engine.ts';
+import { type Connection, literal, rowsOf } from './engine.ts';
 import { JournalReader, journalsIn } from './journal-reader.ts';
+import type { KeeperOptions, KeeperState } from './keeper-options.ts';
 import { byDay, MERGE_FILES, someOf } from './merge-plan.ts';
 import { type RowsThatStay, writeParquet } from './parquet-file.ts';
 import { Pins } from './pins.ts';
 import { type Pinned, relationOf } from './queries.ts';
-import { type Elsewhere, Sender } from './sender.ts';
+import { Sender } from './sender.ts';
 import { SharedFiles } from './shared-files.ts';
 import { SharedMerge } from './shared-merge.ts';
 import { LogTail } from './tail.ts';
-
-export interface KeeperOptions {
-  /** Name of this node in the list of files. */
-  readonly node: string;
-  /** Directory of the files; made when missing. */
-  readonly dir: string;
-  /** Directory below which the journals are. */
-  readonly spool: string;
-  readonly engine: Engine;
-  readonly catalog: LogCatalog;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly newId: () => string;
-  /** So many records are missing between those that were read. */
-  readonly onGap: (records: number) => void;
-  /** Processes that write journals now. Others are of processes that are no more: the keeper lets go of their segments. */
-  readonly workers: number;
-  readonly flushRecords?: number;
-  readonly flushBytes?: number;
-  /** From the first record that is in no file. */
-  readonly flushMs?: number;
-  /** Where files go that do not stay here; null: they stay. */
-  readonly elsewhere?: Elsewhere | null;
-  /** The files of all nodes, and the bytes that they may take of this disk; null: this node has its own alone. */
-  readonly shared?: { readonly store: SharedLogFiles; readonly cacheBytes: number } | null;
-}
 
 const FLUSH_RECORDS = 200_000;
 const FLUSH_BYTES = 64 << 20;
@@ -70,17 +43,6 @@ const ENDING = '.parquet';
  */
 const FIRST_BATCH_BYTES = 1 << 20;
 const MOST_BATCH_BYTES = 32 << 20;
-
-export interface KeeperState {
-  /** Records that are in no file. */
-  readonly tail: number;
-  readonly files: number;
-  /** Of the files. */
-  readonly waitingBytes: number;
-  readonly damagedFiles: number;
-  readonly damagedLines: number;
-  readonly rejected: number;
-}
 
 export class Keeper {
   readonly #options: Required<KeeperOptions>;
@@ -163,6 +125,7 @@ export class Keeper {
       flushBytes: FLUSH_BYTES,
       elsewhere: null,
       shared: null,
+      onRepeated: () => undefined,
       ...(options.elsewhere
         ? { flushRecords: SENT_RECORDS, flushMs: SENT_MS }
         : { flushRecords: FLUSH_RECORDS, flushMs: FLUSH_MS }),
@@ -482,6 +445,8 @@ export class Keeper {
       if (chunk === null) return null;
       const { damaged, records } = chunk;
       const rejected = records === 0 ? 0 : await this.#tail.add(chunk, () => this.#known(), now);
+      const repeated = this.#tail.takeRepeated();
+      if (repeated.length > 0) this.#options.onRepeated(repeated);
       this.#batchBytes = Math.min(this.#batchBytes * 2, MOST_BATCH_BYTES);
       return { damaged, rejected };
     } catch (error) {

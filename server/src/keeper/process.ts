@@ -7,6 +7,7 @@ import type { ErasedLogs } from '../telemetry/log-query.ts';
 import { BodyKeeper } from './body-keeper.ts';
 import { bodyStoreOver, sentBodies } from './body-messages.ts';
 import { type LogCatalogState, UNFINISHED } from './catalog.ts';
+import { ChunkReader } from './chunk-reader.ts';
 import { RemoteLogs, remoteReading } from './clickhouse/remote-logs.ts';
 import { shipFile } from './clickhouse/ship.ts';
 import { ClickHouse, type LogStoreAddress } from './clickhouse/store.ts';
@@ -14,9 +15,11 @@ import { type Engine, openEngine } from './engine.ts';
 import { type ErasingParts, eraseRecords } from './erasing.ts';
 import { LogExports } from './exports.ts';
 import { Keeper } from './keeper.ts';
+import { LogSearch } from './log-search.ts';
 import { Channel, type KeeperSettings, type Message } from './messages.ts';
 import { LogQueries } from './queries.ts';
 import { sharedOver } from './shared-messages.ts';
+import type { RepeatedBodies } from './tail.ts';
 
 const TICK_MS = 5_000;
 const REST_MS = 600_000;
@@ -83,6 +86,7 @@ async function main(): Promise<void> {
   const { flushRecords, flushBytes, flushMs } = settings;
   const remote =
     settings.remote === true ? new ClickHouse((await channel.call('store')) as LogStoreAddress, log) : null;
+  const repeated: RepeatedBodies[] = [];
   const keeper = await Keeper.open({
     node,
     dir,
@@ -91,6 +95,7 @@ async function main(): Promise<void> {
     clock,
     log,
     newId: () => uuidv7(clock),
+    onRepeated: (bodies) => void repeated.push(...bodies),
     onGap: (records) => void channel.call('gap', records).catch(() => undefined),
     catalog: {
       load: () => channel.call('load') as Promise<LogCatalogState>,
@@ -116,8 +121,28 @@ async function main(): Promise<void> {
   const settle = () => keeper.settle();
   const queries = remote === null ? local : new RemoteLogs({ store: remote, local, settle, clock, log });
   const exported = remote === null ? reading : remoteReading({ store: remote, settle, log });
-  const exports = new LogExports({ ...exported, dir, ending: UNFINISHED, newId: () => uuidv7(clock), bodies: null });
   const bodies = new BodyKeeper({ dir, spool, store: bodyStoreOver(channel), clock, log });
+  const chunks = {
+    store: bodyStoreOver(channel),
+    waiting: bodies.waiting.bind(bodies),
+    dir,
+    ending: UNFINISHED,
+    newId: () => uuidv7(clock),
+    now: () => clock.now(),
+    log,
+  };
+  const readerOfBodies = async () => {
+    await bodies.catchUp();
+    return new ChunkReader(chunks);
+  };
+  const exports = new LogExports({
+    ...exported,
+    dir,
+    ending: UNFINISHED,
+    newId: () => uuidv7(clock),
+    bodies: readerOfBodies,
+  });
+  const search = new LogSearch({ store: queries, bodies: readerOfBodies, clock });
   const erasing = {
     dir,
     keeper,
@@ -133,6 +158,7 @@ async function main(): Promise<void> {
     arrived: used(queries.arrived.bind(queries)),
     count: used(queries.count.bind(queries)),
     find: used(queries.find.bind(queries)),
+    search: used(search.search.bind(search)),
     part: used(exports.part.bind(exports)),
     join: used(exports.join.bind(exports)),
     flush: used(async () => {
@@ -167,6 +193,10 @@ async function main(): Promise<void> {
     try {
       if (remote?.why) void remote.retry().catch(() => undefined);
       const [records, kept] = [await keeper.tick(), await bodies.tick()];
+      for (let one = repeated[0]; one !== undefined; one = repeated[0]) {
+        await bodies.erase(one.organisationId, one.chunk, new Set([one.id]));
+        repeated.shift();
+      }
       if (records || kept) lastUse = clock.now();
       failures = 0;
     } catch (error) {
@@ -175,7 +205,7 @@ async function main(): Promise<void> {
       // Another keeper may have been here: the list is read again by the next one.
       if (failures >= MOST_FAILURES) end(1);
     }
-    if (queries.running + exports.running + erasures > 0) continue;
+    if (queries.running + search.running + exports.running + erasures > 0) continue;
     const { tail, files, damagedFiles } = keeper.state;
     const waiting = tail + (remote === null ? 0 : files - damagedFiles);
     // One that shares its files tells the others how far they are, and stays.

@@ -6,6 +6,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { Blobs, Tables, TenantContext } from '../store/ports.ts';
 import type { Subkeys } from '../store/vault.ts';
 import { CHUNK_KEY, chunkBlob, chunkKeyId, dayOf, type KeptRequest, openChunk } from '../telemetry/bodies/chunk.ts';
+import type { LogFoundPage, LogSearchQuery, LogSelection } from '../telemetry/log-query.ts';
 import type { BodyStore, StoredChunk } from './body-keeper.ts';
 import { receivedBodies } from './body-messages.ts';
 import type { KeeperClient } from './keeper-client.ts';
@@ -36,6 +37,12 @@ export function bodyStore({ blobs, tables, keys, clock, tenantOf, segmentKey }: 
   return {
     segmentKey: async (...place) => segmentKey(...place),
     chunkKey: (organisationId, dataKeyId) => keys.subkey(organisationId, CHUNK_KEY, dataKeyId ?? undefined),
+    async readKey(organisationId, dataKeyId) {
+      const row = await tables.systemRead((tx) =>
+        tx.find('data_keys', { id: dataKeyId, organisation_id: organisationId }),
+      );
+      return row === undefined ? null : (await keys.subkey(organisationId, CHUNK_KEY, dataKeyId)).key;
+    },
     async put(chunk, file) {
       // Listed first: a blob that no row names would outlive its days.
       await note(chunk, 0);
@@ -84,6 +91,11 @@ export class StoredBodies {
     const waiting = await this.#keeper.ask('body', organisationId, chunk, slot).then(receivedBodies, () => null);
     const found = waiting ?? (await this.#stored(organisationId, chunk))?.get(slot) ?? null;
     return found?.id === id ? found : null;
+  }
+
+  /** Requests with a phrase in their kept bodies. */
+  async search(selection: LogSelection, query: LogSearchQuery): Promise<LogFoundPage> {
+    return (await this.#keeper.ask('search', selection, query)) as LogFoundPage;
   }
 
   async #stored(organisationId: string, chunk: string): Promise<Map<number, KeptRequest> | null> {

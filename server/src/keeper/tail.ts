@@ -1,6 +1,7 @@
 /** Records that are in no file yet: a table in memory, with the columns of the files. */
 import { appendFile, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { LogValue } from '../telemetry/log-query.ts';
 import type { LogHour } from './catalog.ts';
 import { type Connection, literal, recordsIn, rowsOf, tableOf } from './engine.ts';
 import type { JournalChunk } from './journal-reader.ts';
@@ -12,6 +13,14 @@ const LINE_FEED = 0x0a;
 export const REJECTED = 'rejected.ndjson';
 let made = 0;
 
+/** Bodies of a record that was left out, because another one of the same deed is kept. */
+export interface RepeatedBodies {
+  readonly organisationId: string;
+  readonly chunk: string;
+  /** Of the record. */
+  readonly id: string;
+}
+
 export class LogTail {
   readonly name: string;
   readonly #connection: Connection;
@@ -19,6 +28,7 @@ export class LogTail {
   #records = 0;
   #bytes = 0;
   #since: number | null = null;
+  #repeated: RepeatedBodies[] = [];
 
   private constructor(connection: Connection, dir: string, name: string) {
     this.#connection = connection;
@@ -44,6 +54,11 @@ export class LogTail {
   /** When the first of its records came, milliseconds since the epoch; null when it has none. */
   get since(): number | null {
     return this.#since;
+  }
+
+  /** Bodies that no record names any more, since this was last asked. */
+  takeRepeated(): readonly RepeatedBodies[] {
+    return this.#repeated.splice(0);
   }
 
   /** Adds records that neither it nor `known` (a relation of the files) has: all or none. Answers how many have not the form of one. */
@@ -113,10 +128,12 @@ export class LogTail {
   async #insert(file: string, lines: Buffer, known: () => Promise<string>): Promise<void> {
     const sql = `SELECT coalesce(max(rowid), -1) AS last FROM ${this.name}`;
     const [row] = await rowsOf(this.#connection, { sql, values: [] });
+    let repeated: readonly RepeatedBodies[] = [];
     await this.#transaction('COMMIT', async () => {
       await this.#load(file, lines);
-      await this.#leaveOutKnown(Number(row?.last), known);
+      repeated = await this.#leaveOutKnown(Number(row?.last), known);
     });
+    this.#repeated.push(...repeated);
   }
 
   /** A batch with a record that does not fit is tried in halves, until that record is alone. */
@@ -156,21 +173,42 @@ export class LogTail {
    *
    * @param last the last row before those that are being added
    */
-  async #leaveOutKnown(last: number, known: () => Promise<string>): Promise<void> {
+  async #leaveOutKnown(last: number, known: () => Promise<string>): Promise<readonly RepeatedBodies[]> {
     const fresh = `${this.name} WHERE rowid > ${last}`;
     const counted = `SELECT count(*) AS n, count(DISTINCT ("node", "seq")) AS single, count(*) FILTER (WHERE "seq" = 1) AS first FROM ${fresh}`;
     const [row] = await rowsOf(this.#connection, { sql: counted, values: [] });
+    const gone: Record<string, LogValue>[] = [];
+    const remove = async (where: string) => {
+      const sql = `DELETE FROM ${fresh} AND ${where} RETURNING "node", "seq", "organisation_id", "body_chunk", "body_slot", "id"`;
+      gone.push(...(await rowsOf(this.#connection, { sql, values: [] })));
+    };
     if (Number(row?.n) !== Number(row?.single)) {
-      await this.#connection.run(
-        `DELETE FROM ${fresh} AND rowid NOT IN (SELECT min(rowid) FROM ${fresh} GROUP BY "node", "seq")`,
-      );
+      await remove(`rowid NOT IN (SELECT min(rowid) FROM ${fresh} GROUP BY "node", "seq")`);
     }
-    if (Number(row?.first) === 0) return;
+    if (Number(row?.first) === 0) return [];
     const nodes = `SELECT "node" FROM ${fresh} AND "seq" = 1`;
     const there = [`${this.name} WHERE rowid <= ${last} AND`, `${await known()} WHERE`].map(
       (from) => `SELECT "node" FROM ${from} "seq" = 1 AND "node" IN (${nodes})`,
     );
-    await this.#connection.run(`DELETE FROM ${fresh} AND "seq" = 1 AND "node" IN (${there.join(' UNION ALL ')})`);
+    await remove(`"seq" = 1 AND "node" IN (${there.join(' UNION ALL ')})`);
+    return this.#unnamed(gone, known);
+  }
+
+  /** A record that is read again names the bodies that it named before; another one of the same deed has others. */
+  async #unnamed(
+    gone: readonly Readonly<Record<string, LogValue>>[],
+    known: () => Promise<string>,
+  ): Promise<readonly RepeatedBodies[]> {
+    const out: RepeatedBodies[] = [];
+    for (const { node, seq, organisation_id: organisationId, body_chunk: chunk, body_slot: slot, id } of gone) {
+      if (seq !== 1 || typeof chunk !== 'string') continue;
+      const same = '"seq" = 1 AND "node" = $1 AND "body_chunk" = $2 AND "body_slot" = $3';
+      const from = [this.name, await known()].map((table) => `SELECT 1 FROM ${table} WHERE ${same}`);
+      const values = [String(node), chunk, BigInt(Number(slot))];
+      const named = await rowsOf(this.#connection, { sql: from.join(' UNION ALL '), values });
+      if (named.length === 0) out.push({ organisationId: String(organisationId), chunk, id: String(id) });
+    }
+    return out;
   }
 }
 

@@ -3,6 +3,13 @@ import { describe, expect, it } from 'vitest';
 import { Lru } from './lru.ts';
 
 describe('Lru', () => {
+  it('can be emptied while its entries are walked', () => {
+    const lru = new Lru<number, number>({ maxEntries: 5 });
+    for (let i = 0; i < 5; i++) lru.set(i, i);
+    for (const [key] of lru.entries()) if (key !== 3) lru.delete(key);
+    expect(lru.entries()).toEqual([[3, 3]]);
+  });
+
   it('forgets what was not used for longest', () => {
     const lru = new Lru<string, number>({ maxEntries: 2 });
     lru.set('a', 1);

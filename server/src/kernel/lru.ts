@@ -89,9 +89,11 @@ export class Lru<K, V> {
     this.#weight = 0;
   }
 
-  /** Oldest use first. */
-  *entries(): IterableIterator<[K, V]> {
-    for (let entry = this.#oldest; entry !== null; entry = entry.newer) yield [entry.key, entry.value];
+  /** Oldest use first, as they were when this was called: entries may be deleted meanwhile. */
+  entries(): [K, V][] {
+    const all: [K, V][] = [];
+    for (let entry = this.#oldest; entry !== null; entry = entry.newer) all.push([entry.key, entry.value]);
+    return all;
   }
 
   #append(entry: Entry<K, V>): void {

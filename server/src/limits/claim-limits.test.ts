@@ -138,9 +138,10 @@ describe('the claims', () => {
 
   it.each<[LimitClaims, string]>([
     [{ usage_limits: 5 }, 'usage_limits'],
-    [{ usage_limits: [{ credit_limit: 5 }] }, 'usage_limits'],
+    [{ usage_limits: [{ credit_limit: 5 }, { credit_limit: 0 }] }, 'usage_limits[1].credit_limit'],
+    [{ usage_limits: Array.from({ length: 11 }, () => ({ credit_limit: 5 })) }, 'usage_limits'],
     [{ usage_limits: { credit_limit: 0 } }, 'usage_limits.credit_limit'],
-    [{ usage_limits: { credit_limit: 5, status: 'active' } }, 'usage_limits.status'],
+    [{ usage_limits: { credit_limit: 5, used: 1 } }, 'usage_limits.used'],
     [{ usage_limits: { credit_limit: 5, alert_threshold: 5 } }, 'usage_limits.alert_threshold'],
     [{ usage_limits: { periodic_reset: 'weekly', periodic_reset_days: 7 } }, 'usage_limits.periodic_reset_days'],
     [{ rate_limits: 'many' }, 'rate_limits'],

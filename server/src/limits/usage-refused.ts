@@ -1,4 +1,5 @@
 /** Refusals by usage limits, which tell where the limit stands. */
+import { groupName } from '../store/limit-types.ts';
 import type { LimitOwner } from '../store/schema.ts';
 import type { LimitSpec } from './ledger/limit-spec.ts';
 import type { UsageLimitState } from './ledger/usage-reservation.ts';
@@ -44,15 +45,6 @@ export class UsageRefused extends LimitRefused {
     this.unpriced = unpriced;
   }
 }
-
-/** What a policy counts by, as people say it; other keys are shown as they are. */
-const GROUPS: Readonly<Record<string, string>> = {
-  'metadata._user': 'user',
-  api_key: 'API key',
-};
-
-/** The word for the values of a key of a policy, `user` for `metadata._user`; undefined where its name is shown. */
-export const groupName = (key: string): string | undefined => (Object.hasOwn(GROUPS, key) ? GROUPS[key] : undefined);
 
 /**
  * Whom a value of a policy means: ` for user alice`. A policy is of one workspace, whose id says nothing to a caller; a

@@ -4,7 +4,6 @@
  * and each leaves its record.
  */
 import type { ServerResponse } from 'node:http';
-import { rightsOfKey } from '../auth/key-principal.ts';
 import type { Principal } from '../auth/principal.ts';
 import { type InternalRequest, internalAnswer, internalRequest } from '../gateway/internal-request.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -55,7 +54,10 @@ export function cancelInternal(x: Uses<'cancel' | 'clientGone'>, why: string): v
 export function createInternalCalls({ services, tables, clock, run }: InternalCallParts): RunInternalCall {
   return async (given) => {
     const operation = operationOf(given.endpoint);
-    const rights = await rightsOfKey(tables, clock, given);
+    // Most servers run no batches.
+    const { rightsOfCaller } = await import('../auth/held-caller.ts');
+    const rights = await rightsOfCaller(tables, clock, given);
+    if (rights === null) throw new SluiceError('internal', 'A request inside the process needs a caller.');
     const request = internalRequest(given.endpoint, given.headers, given.body, MAX_ANSWER_BYTES);
     const x = internalExchange(services, operation, request, rights.principal);
     x.request.refusal = rights.refusal ?? tooLarge(request.body.length, services.maxBodyBytes);

@@ -165,6 +165,18 @@ function tagOf(operation: JobOperation): string {
   return operation.path.startsWith('/batches') ? 'Batches' : 'Fine-tuning';
 }
 
+/** Of operations that a signed-in user may ask for, too. */
+export const SIGN_IN_SECURITY: JsonValue[] = [{ apiKey: [] }, { session: [] }, { signInToken: [] }];
+
+export const WORKSPACE_PARAMETER: JsonObject = {
+  name: 'x-gateway-workspace',
+  in: 'header',
+  required: false,
+  schema: { type: 'string' },
+  description:
+    'Id or slug of the workspace of a signed-in user; `workspace_id` in the query says the same. A user with one workspace needs neither. API keys and tokens that you sign have theirs.',
+};
+
 /** One operation on files, batches or jobs for the OpenAPI document. */
 export function describeObjects(operation: JobOperation): JsonObject {
   const names = [...operation.path.matchAll(/:(\w+)/g)].map((match) => match[1] ?? '');
@@ -184,6 +196,7 @@ export function describeObjects(operation: JobOperation): JsonObject {
       required: false,
       schema: name === 'x-gateway-dry-run' ? { enum: ['true', 'false'] } : { type: 'string' },
     })),
+    WORKSPACE_PARAMETER,
   ];
   return {
     operationId: `objects.${operation.id}`,
@@ -191,7 +204,7 @@ export function describeObjects(operation: JobOperation): JsonObject {
     summary: operation.title,
     description:
       'At the provider the request names, or, with `x-gateway-provider: gateway` and for ids that start with `gw_`, at Sluice itself.',
-    security: [{ apiKey: [] }],
+    security: SIGN_IN_SECURITY,
     parameters,
     ...(body === undefined ? {} : { requestBody: { required: true, content: { [body[0]]: { schema: body[1] } } } }),
     responses: {

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../kernel/json.ts';
 import { isJob, OPERATIONS, type Operation } from '../operations/operation.ts';
-import { describeObjects } from './openapi-objects.ts';
+import { describeObjects, SIGN_IN_SECURITY, WORKSPACE_PARAMETER } from './openapi-objects.ts';
 
 /** The data plane's part of the OpenAPI document: bodies are the provider's own and stay open. */
 export function dataPlanePaths(): JsonObject {
@@ -50,7 +50,7 @@ function describe(operation: Operation): JsonObject {
     tags: ['Inference'],
     summary: operation.title,
     description: 'The body and the answer are those of the provider; unknown fields pass through.',
-    security: [{ apiKey: [] }],
+    security: operation.signIn ? SIGN_IN_SECURITY : [{ apiKey: [] }],
     parameters: [
       ...names.map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
       ...headers.map((name) => ({
@@ -59,6 +59,7 @@ function describe(operation: Operation): JsonObject {
         required: false,
         ...(name === 'x-gateway-dry-run' ? DRY_RUN : { schema: { type: 'string' } }),
       })),
+      ...(operation.signIn ? [WORKSPACE_PARAMETER] : []),
     ],
     ...(operation.body === 'none' ? {} : { requestBody: { required: true, content: { [media]: { schema } } } }),
     responses: {

@@ -12,6 +12,7 @@ const NEUTRAL: ReadonlySet<string> = new Set([
   'x-gateway-span-id',
   'x-gateway-parent-span-id',
   'x-gateway-span-name',
+  'x-gateway-workspace',
   'x-gateway-metadata',
   'x-gateway-dry-run',
   'x-gateway-debug',

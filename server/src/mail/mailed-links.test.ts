@@ -36,12 +36,12 @@ describe('a server with a mail server', () => {
     const answer = await post('sign-in-link', { email: 'Ada@Acme.example' }, { host: 'attacker.example' });
     expect([answer.status, JSON.parse(answer.text)]).toEqual([202, { object: 'console_sign_in_link' }]);
     const [text = ''] = await server.mailed('ada@acme.example');
-    expect(text).toContain('The link works once, for 15 minutes.');
+    expect(text).toContain('The link works once, for 15 minutes, in the browser that asked for it.');
     expect(text).not.toContain('attacker');
     const [token] = [...text.matchAll(LINK)].map((match) => match[1]);
-    const signedIn = await post('session', { token });
+    const signedIn = await post('session', { token }, { cookie: answer.cookie });
     expect(userOf(signedIn)).toMatchObject({ id: made.user_id, email: 'ada@acme.example' });
-    expect((await post('session', { token })).status).toBe(401);
+    expect((await post('session', { token }, { cookie: answer.cookie })).status).toBe(401);
 
     const range = 'start_time=2020-01-01T00:00:00Z&end_time=2099-01-01T00:00:00Z';
     const { body } = await server.admin('GET', `/audit-logs?${range}`, undefined, made.admin_api_key);
@@ -60,11 +60,12 @@ describe('a server with a mail server', () => {
   it('mails one letter with a link for each organisation that knows the address', async () => {
     const first = await organisation('First', 'both@x.example');
     const second = await organisation('Second', 'both@x.example');
-    expect((await post('sign-in-link', { email: 'both@x.example' })).status).toBe(202);
+    const { status, cookie } = await post('sign-in-link', { email: 'both@x.example' });
+    expect(status).toBe(202);
     const [text = ''] = await server.mailed('both@x.example');
     expect(text).toMatch(/First:[\s\S]*Second:/);
     const users: string[] = [];
-    for (const [, token] of text.matchAll(LINK)) users.push(userOf(await post('session', { token })).id);
+    for (const [, token] of text.matchAll(LINK)) users.push(userOf(await post('session', { token }, { cookie })).id);
     expect(users).toEqual([first.user_id, second.user_id]);
   });
 
@@ -131,7 +132,7 @@ describe('on a clock that moves only when told to', () => {
         headers: { 'content-type': 'application/json', origin: server.url },
         body: JSON.stringify({ email }),
       });
-      const { date: _date, ...headers } = Object.fromEntries(answer.headers);
+      const { date: _date, 'set-cookie': _cookie, ...headers } = Object.fromEntries(answer.headers);
       return { status: answer.status, headers, text: await answer.text() };
     };
     const links = () => base.systemRead((tx) => tx.count('console_sessions', { where: { kind: 'link' } }));
@@ -223,7 +224,7 @@ describe('on a clock that moves only when told to', () => {
   it('without a mail server offers nothing and says what to do', async () => {
     const w = await world({ mail: false });
     const offered = await (await fetch(`${w.url}/console/api/sign-in`)).json();
-    expect(offered).toEqual({ object: 'console_sign_in', mailed_links: false });
+    expect(offered).toEqual({ object: 'console_sign_in', mailed_links: false, passkeys: false });
     const answer = await w.ask('owner@acme.example');
     expect([answer.status, answer.text]).toEqual([404, expect.stringContaining('console-link')]);
   });

@@ -49,6 +49,8 @@ export interface OperationRow {
   readonly catalogue: boolean;
   /** Scopes of which any one allows it, beside `completions.write`. */
   readonly readScopes: readonly ('models.list' | 'virtual_keys.list')[];
+  /** A user who is signed in may ask for it without a key: files, batches, jobs and models, and no call of a model. */
+  readonly signIn: boolean;
   /** What limits count it as. `path`: the method and the path of the request decide. */
   readonly limitClass: LimitClass | 'path';
   /** Nothing is charged for the operation itself; batches and jobs are charged when their requests run. */

@@ -15,7 +15,7 @@ import { utcMidnight } from './fields.ts';
  * Answers null for a host that may be stored, else what is wrong with it as a sentence for the caller.
  * The resources must not know HTTP, so whoever composes the server hands the egress guard's syntax check in.
  */
-export type CheckHost = (url: string) => string | null;
+export type CheckHost = (url: string, rules?: { readonly httpsOnly?: boolean }) => string | null;
 
 export { codePoints, isCleanText, text } from '../kernel/text-schema.ts';
 

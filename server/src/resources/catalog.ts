@@ -20,6 +20,9 @@ import { usageLimits } from './policies/usage-limits/index.ts';
 import { providers } from './providers/index.ts';
 import type { Refers } from './references.ts';
 import type { AnyAction } from './resource.ts';
+import { scimGroups } from './scim/groups.ts';
+import { scimTokens } from './scim/tokens/index.ts';
+import { scimWorkspaces } from './scim/workspaces/index.ts';
 import { secretReferences } from './secret-references/index.ts';
 import { utils } from './utils.ts';
 import { virtualKeys } from './virtual-keys/index.ts';
@@ -44,6 +47,9 @@ const RESOURCES: readonly Resource[] = [
   logs,
   providers,
   rateLimits,
+  scimGroups,
+  scimWorkspaces,
+  scimTokens,
   secretReferences,
   usageLimits,
   utils,

@@ -6,7 +6,8 @@ import { createHash } from 'node:crypto';
 import type { z } from 'zod';
 import type { Principal } from '../auth/principal.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { asList, rateLimitsOrOne, usageLimit } from './body-fields.ts';
+import type { UsageLimit } from '../store/schema.ts';
+import { asList, defaultMetadata, rateLimitsOrOne, usageLimit } from './body-fields.ts';
 import { issuesOf } from './issues.ts';
 
 /** What is read of the claims of a verified token; other members are ignored. */
@@ -26,12 +27,15 @@ export type LimitsOfToken = Pick<Principal, 'rateLimits' | 'usageLimits' | 'chan
   Required<Pick<Principal, 'limitOwner'>>;
 
 const MAX_LABEL = 200;
+const MAX_USAGE_LIMITS = 10;
+/** Members that answers of the administration API have beside the limit; issuers copy them. */
+const IGNORED = ['id', 'status'] as const;
 
 /**
- * The limits of a token's caller. A usage limit is one object as on API keys, rate limits are a list or one
- * object. Throws 401 that names the claim when one is neither; null stands for no limit.
+ * The limits of a token's caller. Usage limits are one object as on API keys, or a list of them; rate limits are a list or
+ * one object. Throws 401 that names the claim when one is neither; null stands for no limit.
  *
- * What they count belongs to issuer and subject within a workspace, not to one token: a caller with a new token for each
+ * What they count belongs to issuer and subject within the organisation, not to one token: a caller with a new token for each
  * call does not begin anew with each. The subject is whom requests are attributed to (`email_id`, `sub`, `uid`, in this
  * order); a token without any counts for itself, by `jti` or its digest. Of two tokens of one subject the limit of the one
  * that was issued later holds for both.
@@ -44,7 +48,7 @@ export function claimLimits(
   token: string,
   place: { readonly organisationId: string; readonly now: number },
 ): LimitsOfToken {
-  const usage = read('usage_limits', claims.usage_limits, usageLimit);
+  const usage = usageOf(claims.usage_limits);
   const rates = read('rate_limits', claims.rate_limits, rateLimitsOrOne);
   const subject = [claims.email_id, claims.sub, claims.uid].find(isText);
   const [what, who] =
@@ -68,6 +72,29 @@ export function claimLimits(
       label: what === 'token' ? who.slice(0, 12) : labelOf(who),
     },
   };
+}
+
+/** Metadata that a token gives to each of its requests, as keys do (`defaults.metadata`). Throws 401 that names the claim. */
+export function claimMetadata(value: unknown): Record<string, string> {
+  return read('defaults.metadata', value, defaultMetadata) ?? {};
+}
+
+function usageOf(claim: unknown): UsageLimit | readonly UsageLimit[] | null {
+  if (!Array.isArray(claim)) return read('usage_limits', withoutIgnored(claim), usageLimit);
+  if (claim.length > MAX_USAGE_LIMITS)
+    throw new SluiceError(
+      'unauthenticated',
+      `The token cannot be used: its claim usage_limits has more than ${MAX_USAGE_LIMITS} entries.`,
+    );
+  const limits = claim.flatMap(
+    (item: unknown, i) => read(`usage_limits[${i}]`, withoutIgnored(item), usageLimit) ?? [],
+  );
+  return limits.length === 0 ? null : limits;
+}
+
+function withoutIgnored(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !IGNORED.some((ignored) => ignored === name)));
 }
 
 /** What an issuer writes may also be what no store takes. */

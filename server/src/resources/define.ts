@@ -88,10 +88,11 @@ function createAction<N extends TenantTable, V extends VersionTable>(
   spec: ResourceSpec<N, V>,
   create: NonNullable<ResourceSpec<N, V>['create']>,
 ): AnyAction {
-  const { prepare } = create;
-  return action<unknown, unknown, unknown, object | null>({
+  const { prepare, ahead } = create;
+  return action<unknown, unknown, unknown, object | null, unknown>({
     ...common(spec, 'create', 'POST', create, `Create ${one(spec)}`),
     ...(prepare === undefined ? {} : { prepare: (body, given) => prepare(body, given) }),
+    ...(ahead === undefined ? {} : { ahead: (call) => ahead(call) }),
     ...(create.tenant === undefined ? {} : { tenant: create.tenant }),
     query: create.query ?? null,
     body: create.body,
@@ -348,7 +349,7 @@ function common<N extends TenantTable, V extends VersionTable>(
       first.toUpperCase(),
     ),
     auth: spec.auth ?? ('key_or_login' as const),
-    scopes: spec.scopes.map((prefix) => `${prefix}.${verb}`),
+    scopes: spec.scopes.map((prefix) => `${prefix}.${spec.verbs?.[verb] ?? verb}`),
     ...bound,
     params: item ? z.strictObject({ [spec.param]: z.string() }) : null,
     query: null,

@@ -76,14 +76,15 @@ export async function createOrganisation(tx: SystemTx, input: NewOrganisation): 
     last_reset_at: null,
     ...stamps,
   });
-  await tx.insert('workspace_members', {
+  const member = {
     organisation_id: id,
     workspace_id: workspace.id,
     user_id: userId,
-    role: 'admin',
-    status: 'active',
+    role: 'admin' as const,
     ...stamps,
-  });
+  };
+  await tx.insert('workspace_members', { ...member, status: 'active' });
+  await tx.insert('membership_sources', { ...member, source: 'manual' });
   const key = { organisationId: id, createdBy: userId, clock };
   const { key: adminKey } = await insertServiceKey(tx, { ...key, workspaceId: null });
   const { key: workspaceKey } = await insertServiceKey(tx, { ...key, workspaceId: workspace.id });

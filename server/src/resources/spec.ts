@@ -86,6 +86,8 @@ export interface ResourceSpec<
   readonly self?: (call: Call) => string;
   /** Scope prefix: `configs` gives `configs.list` … Several prefixes mean any of them. */
   readonly scopes: readonly string[];
+  /** Last parts of the scopes, where they are not the verbs themselves. */
+  readonly verbs?: Readonly<Record<'list' | 'read' | 'create' | 'update' | 'delete', string>>;
   /** Of objects at two levels: after the look-up, the scope of the level of the object is needed. */
   readonly levels?: Levels;
   /** Of objects whose content has versions. */
@@ -137,6 +139,8 @@ export interface ResourceSpec<
         readonly secretAnswer?: boolean;
         /** As `Action.prepare`. */
         prepare?(body: T['create'], given: Pick<Call, 'checkHost'>): Steps<unknown>;
+        /** As `Action.ahead`. */
+        ahead?(call: Call<unknown, unknown, T['create']>): Promise<Work<unknown> | null>;
       } & (
           | Creates<N, V, T['create'], AnswerValue<NoInfer<T['created']>>>
           | CreatesFirst<N, V, T['create'], AnswerValue<NoInfer<T['created']>>>

@@ -1,11 +1,9 @@
 /** A request that Sluice makes to itself: a line of a batch, which `training/` has and `llm/` runs. */
+import type { Work } from '../auth/held-caller.ts';
 import type { JsonObject } from '../kernel/json.ts';
 
-export interface InternalCall {
-  /** API key that created the batch; its present rights and limits count. */
-  readonly keyId: string;
-  readonly organisationId: string;
-  readonly workspaceId: string;
+/** Who created the batch: an API key, else a token or a user. The caller's present rights and limits count. */
+export interface InternalCall extends Work {
   /** `/v1/chat/completions` … */
   readonly endpoint: string;
   /** Lower-case names, such as `x-gateway-*`; credentials have no place here. */

@@ -106,3 +106,12 @@ export interface LimitFacts {
     readonly unpriced: number;
   };
 }
+
+/** What a policy counts by, as people say it; other keys are shown as they are. */
+const GROUPS: Readonly<Record<string, string>> = {
+  'metadata._user': 'user',
+  api_key: 'API key',
+};
+
+/** The word for the values of a key of a policy, `user` for `metadata._user`; undefined where its name is shown. */
+export const groupName = (key: string): string | undefined => (Object.hasOwn(GROUPS, key) ? GROUPS[key] : undefined);

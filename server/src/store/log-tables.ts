@@ -199,6 +199,8 @@ export const logTables = {
     nodes: json<Record<string, ErasedOnNode>>(),
     /** Exports of before, which may have such records and are not reached. */
     exports: json<string[]>(),
+    /** Log destinations that may have been sent such records, and are not reached. */
+    destinations: json<string[]>(),
     done_at: nullable(time()),
     created_by: nullable(text()),
     created_at: time(),

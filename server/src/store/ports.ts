@@ -86,7 +86,7 @@ export interface Change {
  * Reads and writes inside one transaction, limited to a tenant's rows.
  *
  * A tenant bound to a workspace sees and writes that workspace's rows in every table with a `workspace_id`, and reads
- * (never writes) the integrations of the whole organisation. Rows of tables without the column are the organisation's.
+ * (never writes) what `SHARED_TABLES` have of the whole organisation. Rows of tables without the column are the organisation's.
  *
  * A statement that failed ends the transaction: catching its error does not save it, and the write rejects with it. In a
  * condition of `find`, `update` and `remove` an undefined value throws `internal`; in a list it is as if absent. Text
@@ -102,6 +102,8 @@ export interface TenantTx {
   totals<N extends TenantTable>(table: N, query: TotalsQuery<N>): Promise<Totals[]>;
   /** `organisation_id` of the row must be the tenant's. A unique violation throws SluiceError('conflict'). */
   insert<N extends TenantTable>(table: N, row: Row<N>): Promise<void>;
+  /** The same for any number of rows, in a few statements; all or none. */
+  insertAll<N extends TenantTable>(table: N, rows: readonly Row<N>[]): Promise<void>;
   /** Number of rows changed. */
   update<N extends TenantTable>(table: N, where: Where<N>, patch: Partial<Row<N>>): Promise<number>;
   remove<N extends TenantTable>(table: N, where: Where<N>): Promise<number>;

@@ -15,12 +15,21 @@ import type {
 } from './limit-types.ts';
 import { logTables } from './log-tables.ts';
 import { SECRET_REFERENCE_TABLES, type SecretMapping } from './secret-reference-table.ts';
+import { SIGN_IN_TABLES } from './sign-in-tables.ts';
 import { trainingTables } from './training-tables.ts';
 
 export type { Column, Table } from './column.ts';
 export type * from './guardrail-tables.ts';
 export type * from './limit-types.ts';
 export type { SecretManagerType, SecretMapping } from './secret-reference-table.ts';
+export type {
+  ClientAuthMethod,
+  GroupMapping,
+  MembershipSource,
+  PublicJwk,
+  ScimProfile,
+  ScimValue,
+} from './sign-in-tables.ts';
 
 export interface KeyDefaults {
   metadata?: Record<string, string>;
@@ -390,15 +399,6 @@ export const SCHEMA = {
     entity_id: text(),
     at: time(),
   }),
-  /** One-time console links and console sessions; only digests are kept. */
-  console_sessions: table(['digest'], 'organisation', {
-    digest: text(),
-    organisation_id: text(),
-    user_id: text(),
-    kind: text<'link' | 'session'>(),
-    expires_at: time(),
-    created_at: time(),
-  }),
   ...trainingTables,
   /** Usage-limits policies. Amounts as they were given: dollars, tokens or requests. */
   usage_policies: table(['id'], 'organisation', {
@@ -527,6 +527,7 @@ export const SCHEMA = {
     ...audit,
   }),
   ...SECRET_REFERENCE_TABLES,
+  ...SIGN_IN_TABLES,
   /** Questions whose answers are in the cache, as vectors. */
   answer_vectors: table(['id'], 'organisation', {
     id: text(),
@@ -560,4 +561,4 @@ export type Row<N extends TableName> = { [K in keyof Schema[N]['columns']]: Type
  * to a workspace reads them and never changes them. In the other tables with a nullable workspace (`api_keys`,
  * `audit_log`) a row without one is organisation-level business that a workspace does not see.
  */
-export const SHARED_TABLES: ReadonlySet<string> = new Set<TenantTable>(['integrations', 'guardrails']);
+export const SHARED_TABLES: ReadonlySet<string> = new Set<TenantTable>(['integrations', 'guardrails', 'log_erasures']);

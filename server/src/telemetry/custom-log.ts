@@ -1,5 +1,6 @@
-/** A request that went another way than through Sluice, as its caller tells of it: without its bodies. */
+/** A request that went another way than through Sluice, as its caller tells of it. */
 import type { TokenUsage } from '../operations/usage.ts';
+import type { KeyDefaults } from '../store/schema.ts';
 
 export interface CustomLog {
   /** With its origin, or the path alone; without query. */
@@ -21,6 +22,15 @@ export interface CustomLog {
   readonly parentSpanId: string | null;
   readonly spanName: string | null;
   readonly metadata: Readonly<Record<string, string>>;
+  readonly request: ToldPart;
+  readonly answer: ToldPart;
+}
+
+/** What was sent or answered; whether it is kept is decided later. */
+export interface ToldPart {
+  readonly headers: Readonly<Record<string, string>>;
+  /** JSON. */
+  readonly body: string;
 }
 
 /** Whose they are. */
@@ -29,8 +39,8 @@ export interface CustomLogCaller {
   readonly workspaceId: string;
   readonly keyId: string | null;
   readonly userId: string | null;
-  /** What the credential adds to the metadata. */
-  readonly metadata: Readonly<Record<string, string>> | null;
+  /** Of the credential: what it adds to the metadata, and whether its bodies are kept. */
+  readonly defaults: Pick<KeyDefaults, 'metadata' | 'debug_log'>;
 }
 
 /** Makes records of them. */

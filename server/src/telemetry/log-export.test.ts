@@ -74,7 +74,7 @@ describe('fields of exports', () => {
   it('have their bodies where those are kept', () => {
     const bodies = { request: { messages: [] }, response: null };
     const line = exportLine('jsonl', ['request', 'response'], {}, { ...GIVEN, bodies });
-    expect(line).toBe('{"request":{"messages":[]},"response":null}\n');
+    expect(line).toBe('{"request":{"messages":[]},"response":null,"bodies_reason":null}\n');
     expect(exportHead('jsonl', ['request'], true)).toBe('');
   });
 });

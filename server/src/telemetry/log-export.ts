@@ -3,6 +3,7 @@
  * does for an export. The fields are those of the contract and come from `LOG_COLUMNS` where a column has the same value.
  */
 import type { Readable } from 'node:stream';
+import type { MissingBodies } from './bodies/presented.ts';
 import { LOG_COLUMNS } from './log-columns.ts';
 import type { LogCoverage, LogPlace, LogRow, LogSelection } from './log-query.ts';
 
@@ -42,14 +43,13 @@ export interface LogBodies {
   readonly response: object | null;
 }
 
-/** Reads the kept bodies of rows, by their ids; a row without any is absent. */
-export type ReadBodies = (rows: readonly LogRow[]) => Promise<ReadonlyMap<string, LogBodies>>;
-
 /** What a row is written with. */
 export interface Given {
   /** What paths of requests are behind, `https://sluice.example`. */
   readonly origin: string;
   readonly bodies: LogBodies | null;
+  /** Why a body that is asked for is null; null where none is. */
+  readonly missing?: MissingBodies | null;
 }
 
 interface Field {
@@ -122,30 +122,44 @@ function fieldOf(id: ExportFieldId): Field {
   return { columns: [column.name], type: TYPES[column.type], value: (row) => row[column.name] ?? null };
 }
 
-const FIELDS: ReadonlyMap<ExportFieldId, Field> = new Map(EXPORT_FIELD_IDS.map((id) => [id, fieldOf(id)]));
+/** A column that files with bodies have behind those that were asked for. */
+const REASON = 'bodies_reason';
+type Column = ExportFieldId | typeof REASON;
 
-function field(id: ExportFieldId): Field {
+const FIELDS: ReadonlyMap<Column, Field> = new Map<Column, Field>([
+  ...EXPORT_FIELD_IDS.map((id) => [id, fieldOf(id)] as const),
+  [REASON, { columns: [], type: 'VARCHAR', value: (_row, { missing }) => missing ?? null }],
+]);
+
+function field(id: Column): Field {
   const found = FIELDS.get(id);
   if (found === undefined) throw new TypeError(`exports have no field ${JSON.stringify(id)}`);
   return found;
 }
 
+/** Whether files of these fields have bodies. */
+export const wantsBodies = (fields: readonly string[]): boolean =>
+  fields.includes('request') || fields.includes('response');
+
+const columnsOf = (fields: readonly ExportFieldId[]): readonly Column[] =>
+  wantsBodies(fields) ? [...fields, REASON] : fields;
+
 /** The value of one field. */
 export const exportValue = (id: ExportFieldId, row: LogRow, given: Given): ExportValue => field(id).value(row, given);
 
-/** The columns that these fields are made of. */
+/** The columns that these fields are made of; bodies have others beside them. */
 export function exportColumns(fields: readonly ExportFieldId[]): string[] {
   return [...new Set(fields.flatMap((id) => field(id).columns))];
 }
 
 /** Names and types of the columns of a Parquet file. */
 export function parquetColumns(fields: readonly ExportFieldId[]): readonly (readonly [string, Field['type']])[] {
-  return fields.map((id) => [id, field(id).type]);
+  return columnsOf(fields).map((id) => [id, field(id).type]);
 }
 
 /** What comes before the first row; empty in JSON Lines. `bom` is the mark by which spreadsheets know UTF-8. */
 export function exportHead(format: 'jsonl' | 'csv', fields: readonly ExportFieldId[], bom: boolean): string {
-  return format === 'csv' ? `${bom ? '\uFEFF' : ''}${fields.map(csvCell).join(',')}\r\n` : '';
+  return format === 'csv' ? `${bom ? '\uFEFF' : ''}${columnsOf(fields).map(csvCell).join(',')}\r\n` : '';
 }
 
 /** One row as a line, with its end. */
@@ -155,9 +169,10 @@ export function exportLine(
   row: LogRow,
   given: Given,
 ): string {
-  const values = fields.map((id) => field(id).value(row, given));
+  const columns = columnsOf(fields);
+  const values = columns.map((id) => field(id).value(row, given));
   if (format === 'csv') return `${values.map(csvCell).join(',')}\r\n`;
-  return `${JSON.stringify(Object.fromEntries(fields.map((id, at) => [id, values[at]])))}\n`;
+  return `${JSON.stringify(Object.fromEntries(columns.map((id, at) => [id, values[at]])))}\n`;
 }
 
 /** What makes spreadsheets take a text for a formula, or cut it off: the full-width forms are made narrow on import. */
@@ -182,6 +197,18 @@ export interface ExportPlan {
   /** Rows that are left out before the first part. */
   readonly skip: number;
   readonly limit: number;
+  /** How bodies are read; null where no field is one. */
+  readonly bodies: ExportBodies | null;
+}
+
+/** What a reader sees of kept bodies. */
+export interface ExportBodies {
+  /** Milliseconds since the epoch: bodies of requests before it are past their days. */
+  readonly since: number;
+  /** Without what tells of the metadata of a request. */
+  readonly noMetadata: boolean;
+  /** A part ends behind the row with which it has so many bytes. */
+  readonly partBytes: number;
 }
 
 /** A file that waits on this machine's disk. */

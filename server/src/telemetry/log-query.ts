@@ -82,6 +82,27 @@ export interface LogPage extends LogCoverage {
   readonly next: LogPlace | null;
 }
 
+/** Free text over the kept bodies of a selection. */
+export interface LogSearchQuery extends LogPageQuery {
+  readonly phrase: string;
+  /** Milliseconds since the epoch: bodies of requests before it are past their days. */
+  readonly since: number;
+  /** Without what tells of the metadata of a request. */
+  readonly noMetadata: boolean;
+}
+
+export interface LogFoundPage {
+  readonly rows: readonly LogRow[];
+  /** Where the next page begins; null: everything was searched. */
+  readonly next: LogPlace | null;
+  /** Requests whose bodies were looked at. */
+  readonly searched: number;
+  /** Of these, requests whose bodies could not be read. */
+  readonly unread: number;
+  /** Whether everything up to `next` that there is was searched; false: the time was over before the page was full. */
+  readonly complete: boolean;
+}
+
 export type LogGroupKey =
   | { readonly column: string }
   | { readonly metadata: string }

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildOpenApi } from '../../src/admin/openapi.ts';
 import { operatorActions } from '../../src/admin/operator.ts';
 import { type AdminRow, checkTable, expandAll, pathsOf } from '../../src/admin/route.ts';
+import { SIGN_IN_ACTIONS } from '../../src/admin/sign-in.ts';
 import type { Principal, PrincipalKind } from '../../src/auth/principal.ts';
 import { SCOPES, scopesOf } from '../../src/auth/scopes.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
@@ -78,10 +79,10 @@ function passed(answer: Answer): boolean {
   return answer.status !== 401 && !/^This needs the |^The operator key /.test(message);
 }
 
-const call = (method: string, path: string, key: string | null) =>
+const call = (method: string, path: string, key: string | null, body: object = { '?': 1 }) =>
   admin.call(method, path.startsWith('/v2/') ? path : `/v1${path}`, {
     key,
-    ...(method === 'GET' || method === 'DELETE' ? {} : { body: { '?': 1 } }),
+    ...(method === 'GET' || method === 'DELETE' ? {} : { body }),
   });
 
 const declared = new WeakMap<AdminRow, readonly string[]>();
@@ -90,7 +91,9 @@ const declared = new WeakMap<AdminRow, readonly string[]>();
 function declaredScopes(row: AdminRow): readonly string[] {
   const known = declared.get(row);
   if (known) return known;
-  const all = row.scopes.flatMap((scope) => expandAll(scope, row.params)).filter((scope) => SCOPES.has(scope));
+  const all = row.scopes
+    .flatMap((scope) => expandAll(scope, row.params))
+    .filter((scope) => SCOPES.has(scope) || scopesOf('token').has(scope));
   const scopes = unique(all);
   declared.set(row, scopes);
   return scopes;
@@ -101,11 +104,11 @@ const WRITTEN = new Map<string, { readonly at: string; readonly scopes: string; 
 for (const [id, method, path] of TABLE) {
   const scopes = unique(TABLE.filter((row) => row[0] === id).flatMap((row) => row[4]));
   const auth = id.startsWith('workspace-exclusions.') ? 'key' : 'key_or_login';
-  const open = id === 'utils.test-auth' ? 'any_credential' : 'operator';
+  const OPEN: Readonly<Record<string, string>> = { 'utils.test-auth': 'any_credential', 'auth.self': 'login' };
   WRITTEN.set(id, {
     at: `${method} ${path}`,
     scopes: scopes.join(),
-    auth: scopes.length === 0 ? open : auth,
+    auth: scopes.length === 0 ? (OPEN[id] ?? 'operator') : auth,
   });
 }
 
@@ -230,7 +233,8 @@ describe('the table is what is served and what is documented', () => {
       const [, path = '', operation = ''] = route.split(' ');
       return path.startsWith('/v1') || operation in PREFIXES || (ALIASES[operation] ?? []).includes(path);
     });
-    expect(unique(documented)).toEqual(unique(wanted));
+    const signIn = SIGN_IN_ACTIONS.map(({ id, method, path }) => `${method} /v2${path} ${id}`);
+    expect(unique(documented)).toEqual(unique([...wanted, ...signIn]));
   });
 
   it.each([
@@ -264,13 +268,23 @@ describe('the table is what is served and what is documented', () => {
   });
 });
 
-/** Whether a route without scopes is open to the kind: the operator's own to its key, one for any credential to all others. */
+/**
+ * Whether a route without scopes is open to the kind: the operator's own to its key, one for any credential to all others,
+ * one for sign-ins to users.
+ */
 const opens = (kind: string, operation: string): boolean =>
-  (WRITTEN.get(operation)?.auth === 'any_credential') !== (kind === 'operator');
+  forSignIns(operation)
+    ? kind === 'user' || kind === 'token'
+    : (WRITTEN.get(operation)?.auth === 'any_credential') !== (kind === 'operator');
+const forSignIns = (operation: string): boolean => WRITTEN.get(operation)?.auth === 'login';
 
-/** Erasing takes a rank beside the scope, which keys of workspaces have for sending requests. */
+/**
+ * Erasing takes a rank beside the scope, which keys of workspaces have for sending requests; and so do groups of a directory,
+ * whose scope such keys have for their own workspace. A mapping that is none is refused before anybody's rank is asked.
+ */
 const ranked = (kind: string, operation: string): boolean =>
-  /^logs\.(?:delete|erasures)/.test(operation) && kind.startsWith('workspace-');
+  /^(?:logs\.(?:delete|erasures)|scim-groups\.|scim-workspaces\.(?!create))/.test(operation) &&
+  kind.startsWith('workspace-');
 
 describe('principal × route', () => {
   it.each(KINDS)(
@@ -300,7 +314,8 @@ describe('principal × route', () => {
         operation,
         scopes.length === 0 && opens(kind, operation),
       ]);
-      if (!passed(answer)) expect([answer.status, answer.body.error.code]).toEqual([403, 'AB03']);
+      const refusal = forSignIns(operation) ? [401, 'AB05'] : [403, 'AB03'];
+      if (!passed(answer)) expect([answer.status, answer.body.error.code]).toEqual(refusal);
     }
   });
 
@@ -309,8 +324,14 @@ describe('principal × route', () => {
       for (const [operation, method, , path, scopes] of TABLE) {
         const own = scopes.filter((scope) => scopesOf(kind).has(scope));
         for (const scope of own) {
-          const answer = await call(method, path, become(kind, [scope]));
-          expect([operation, scope, passed(answer)], answer.text).toEqual([operation, scope, true]);
+          const suffices = !operation.startsWith('scim_tokens.');
+          // What else a token of a directory takes is asked of one that could be made.
+          const body = suffices ? undefined : { name: 'made' };
+          const answer = await call(method, path, become(kind, [scope]), body);
+          expect([operation, scope, passed(answer)], answer.text).toEqual([operation, scope, suffices]);
+          // A token of a directory takes all that it will do.
+          const whole = suffices ? answer : await call(method, path, become(kind, scopesOf(kind)), body);
+          expect([operation, passed(whole)], whole.text).toEqual([operation, true]);
         }
         const others = [...SCOPES].filter((scope) => !scopes.includes(scope));
         const answer = await call(method, path, become(kind, others));

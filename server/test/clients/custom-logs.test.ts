@@ -84,6 +84,60 @@ describe('a request that was sent elsewhere', () => {
     expect(JSON.stringify(record)).not.toMatch(/canary|word/);
   });
 
+  describe('has its bodies kept like one that went through Sluice', () => {
+    const setting = async (body: object) =>
+      expect((await server.admin('PUT', '/v1/admin/organisation/settings', body)).status).toBe(200);
+    // biome-ignore lint/suspicious/noExplicitAny: an answer of the API
+    const shown = async (trace: string, more: Entry = {}): Promise<any> => {
+      expect((await insert(entry({ ...more, metadata: { trace_id: trace } }))).status).toBe(200);
+      const [record] = await ofTrace(trace);
+      // biome-ignore lint/suspicious/noExplicitAny: an answer of the API
+      const read = async (): Promise<any> => (await server.admin('GET', `/logs/${String(record?.id)}`)).body;
+      await expect.poll(async () => (await read()).bodies?.reason, { timeout: 20_000 }).not.toBe('pending');
+      return read();
+    };
+
+    it('as they were sent, with credentials masked wherever they stand', async () => {
+      const key = 'sk-canary-of-a-provider';
+      const body = { usage: { prompt_tokens: 1_000, completion_tokens: 500 }, echo: `your key is ${key}` };
+      const request = { ...entry().request, headers: { authorization: `Bearer ${key}`, 'x-order': '17' } };
+      const log = await shown('kept', { request, response: { headers: { 'set-cookie': 'canary' }, body } });
+      expect(log).toMatchObject({
+        bodies: { kept: 'all', reason: null, truncated: false, omitted: 0 },
+        request: { headers: { authorization: '***', 'x-order': '17' }, body: entry().request?.body },
+        response: { headers: { 'set-cookie': '***' }, body: { usage: { prompt_tokens: 1_000 } } },
+        finalUntransformedRequest: { url: 'https://api.openai.com/v1/chat/completions', method: 'POST' },
+      });
+      expect(log.response.body.echo).toBe(`your key is ${'*'.repeat(key.length)}`);
+    });
+
+    it('without pictures, and cut where they are too long', async () => {
+      const url = `data:image/png;base64,${Buffer.alloc(9_000, 'x').toString('base64')}`;
+      const body = { model: 'm', messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }] };
+      const log = await shown('picture', { request: { body }, response: { body: { text: 'a b '.repeat(90_000) } } });
+      expect(log.bodies).toMatchObject({ truncated: true, omitted: 1 });
+      expect(log.response.body.text).toHaveLength(262_144);
+    });
+
+    it('not where a header or a setting says so, but for the answer of one that failed', async () => {
+      const off = await shown('off', { request: { headers: { 'X-Portkey-Debug': 'false' } } });
+      expect(off.bodies).toMatchObject({ kept: 'none', reason: 'off' });
+      const quiet = await makeKey(['logs.write', 'completions.write'], { defaults: { debug_log: 0 } });
+      expect((await insert(entry({ metadata: { trace_id: 'quiet' } }), quiet)).status).toBe(200);
+      const failed = entry({ response: { status: 500, body: { error: 'why' } }, metadata: { trace_id: 'failed' } });
+      expect((await insert(failed, quiet)).status).toBe(200);
+      const read = async (trace: string) =>
+        (await server.admin('GET', `/logs/${String((await ofTrace(trace))[0]?.id)}`)).body;
+      expect((await read('quiet')).bodies).toMatchObject({ kept: 'none', reason: 'off' });
+      await setting({ debug_log: 0 });
+      expect((await shown('general')).bodies).toMatchObject({ kept: 'none', reason: 'off' });
+      await setting({ debug_log: 1 });
+      await expect
+        .poll(async () => read('failed'), { timeout: 20_000 })
+        .toMatchObject({ bodies: { kept: 'failed_answer', reason: null }, response: { body: { error: 'why' } } });
+    });
+  });
+
   it('is recorded once under its trace and span, however often it is sent, also at the same time', async () => {
     // The journal has all of them: the keeper leaves out what it knows.
     const listed = async () => (await server.admin('GET', '/logs?trace_id=again&total=true')).body.total;

@@ -19,7 +19,7 @@ let browser: Launched;
 beforeAll(async () => {
   await writeReference(dist);
   app = fastify({ exposeHeadRoutes: false });
-  registerDocs(app, () => buildOpenApi(ACTIONS, '1.2.3'), dist);
+  registerDocs(app, async () => buildOpenApi(ACTIONS, '1.2.3'), dist);
   await app.listen({ host: '127.0.0.1', port: 0 });
   origin = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
   browser = await launchBrowser();
@@ -75,7 +75,7 @@ describe('the API reference', () => {
 
   it('names the document and how to build the page where only production dependencies are installed', async () => {
     const bare = fastify({ exposeHeadRoutes: false });
-    registerDocs(bare, () => buildOpenApi(ACTIONS, '1.2.3'), join(dist, 'nowhere'));
+    registerDocs(bare, async () => buildOpenApi(ACTIONS, '1.2.3'), join(dist, 'nowhere'));
     const page = await bare.inject('/docs/');
     expect([page.statusCode, page.headers['content-type']]).toEqual([503, 'text/html; charset=utf-8']);
     expect(page.body).toContain('<a href="/openapi.json">');

@@ -30,6 +30,7 @@ const RUN: [string, number][] = [
   ['files-batches-fine-tuning.md', 0],
   ['find-a-request.md', 0],
   ['guardrails.md', 0],
+  ['jwt.md', 0],
   ['limits.md', 0],
   ['log-destinations.md', 0],
   ['log-exports.md', 0],

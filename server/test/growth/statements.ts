@@ -1,6 +1,6 @@
 /**
  * Every statement that the store is sent while the whole product is used: all administration routes by several callers,
- * requests, files, batches and jobs, and all that runs by itself. A new statement is seen because it is sent.
+ * requests, files, batches, jobs, sign-ins, and all that runs by itself. A new statement is seen because it is sent.
  */
 import { purgeIdempotencyKeys } from '../../src/admin/idempotency.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
@@ -12,7 +12,7 @@ import { trafficWatch } from '../../src/jobs/alerts/watch-traffic.ts';
 import { dueRows, freeRows, nextDue } from '../../src/jobs/claim.ts';
 import { enforceRotation, rotateDueKeys } from '../../src/jobs/key-rotation.ts';
 import { LogDestinations } from '../../src/jobs/log-destinations.ts';
-import { type ExportOptions, exportWork, sweepExports } from '../../src/jobs/log-exports.ts';
+import { type ExportOptions, exportTurn, sweepExports } from '../../src/jobs/log-exports.ts';
 import { forget } from '../../src/jobs/retention.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
@@ -25,13 +25,16 @@ import type { LogRecord } from '../../src/telemetry/record.ts';
 import { type FileServices, ManagedFiles } from '../../src/training/managed/files.ts';
 import { each, type Matrix, startMatrix } from '../matrix/harness.ts';
 import { build, ROWS, readRoutes } from '../matrix/routes.ts';
+import { type Directory, directoryOf, filterOf, patch } from '../scim/world.ts';
 import { plainVault } from '../support/admin.ts';
 import { alertTurn } from '../support/alert-turn.ts';
 import { NaiveLogStore } from '../support/naive-log-store.ts';
 import { migratedDatabase } from '../support/postgres.ts';
 import { startServer, type TestServer } from '../support/server.ts';
+import { issuer, storedKeysOnly } from '../support/tokens.ts';
 import { loadWorkspace } from '../support/workspace-rows.ts';
 import { hear, type Sent } from './hear.ts';
+import { SIGN_INS, signIns } from './sign-ins.ts';
 import { traffic } from './traffic.ts';
 
 export interface Statement extends Sent {
@@ -75,8 +78,11 @@ export async function statementsOf(
   try {
     await administration(matrix, ear.during);
     await work(matrix, ear.during);
-    server = await startServer(url === null ? {} : { SLUICE_DATABASE_URL: url });
+    server = await startServer({ ...SIGN_INS, ...(url === null ? {} : { SLUICE_DATABASE_URL: url }) });
     await traffic(server, ear.during);
+    await signIns(server, ear.during);
+    ear.during('SCIM');
+    await sync(await directoryOf(server));
     ear.end();
     await look([...ear.found.values()], url ?? '');
   } finally {
@@ -84,6 +90,23 @@ export async function statementsOf(
     await server?.stop();
     await matrix.close();
   }
+}
+
+/** What a directory does, by each of the indexes that it finds users and groups by. */
+async function sync({ send, user, group }: Directory): Promise<void> {
+  const id = await user('growth@scim.example', { externalId: 'growth' });
+  const groupId = await group('Growth', [id]);
+  for (const filter of ['userName eq "a"', 'externalId eq "a"', `id eq "${id}"`, `groups.value eq "${groupId}"`]) {
+    await send('GET', `/Users${filterOf(filter)}`);
+  }
+  for (const filter of ['displayName eq "a"', 'externalId eq "a"', `members eq "${id}"`]) {
+    await send('GET', `/Groups${filterOf(filter)}`);
+  }
+  for (const kind of ['Users', 'Groups']) await send('GET', `/${kind}?startIndex=2&count=2`);
+  await send('PATCH', `/Groups/${groupId}`, patch({ op: 'remove', path: 'members', value: [{ value: id }] }));
+  for (const active of [false, true]) await send('PATCH', `/Users/${id}`, patch({ op: 'replace', value: { active } }));
+  await send('DELETE', `/Users/${id}`);
+  await send('DELETE', `/Groups/${groupId}`);
 }
 
 const CALLERS = new Set([
@@ -184,7 +207,7 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
       const running = { status: 'in_progress', started_at: 1 } as const;
       await tables.systemWrite((tx) => tx.update('log_exports', { id }, running));
       const row = await tables.systemRead((tx) => tx.find('log_exports', { id }));
-      await exportWork({ tables } as ExportOptions).run({ row: { ...row, id: 'waits behind it' } } as never);
+      await exportTurn({ tables } as ExportOptions, { row: { ...row, id: 'waits behind it' } } as never);
       await tables.systemWrite((tx) => tx.update('log_exports', { id }, { status: 'draft', started_at: 0 }));
     },
     'sweep of exports': () => sweepExports({ tables, blobs: { delete: async () => true } as unknown as Blobs }),
@@ -250,6 +273,25 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
     authentication: async () => {
       createAuthenticator({ tables, clock: systemClock, log: silentLog });
       await tables.findKey('AAAAAAAAAAAA');
+    },
+    tokens: async () => {
+      const key = issuer('growth');
+      await tables.systemWrite(async (tx) => {
+        const row = await tx.find('organisations', { id: a1.organisationId });
+        const jwt = { version: '1', jwks: { keys: [key.jwk] }, issuer: 'issuer', audience: 'sluice' };
+        const settings = { block_inline_config: true, ...row?.settings, auth_settings: { jwt } };
+        await tx.update('organisations', { id: a1.organisationId }, { settings });
+      });
+      const authenticator = createAuthenticator({ tables, clock: systemClock, log: silentLog, tokens: storedKeysOnly });
+      const named = { gateway_oid: a1.organisationId, gateway_workspace: a1.workspaceId };
+      const claims = { exp: now / 1_000 + 3_600, iss: 'issuer', aud: 'sluice', scope: 'completions.write' };
+      const who = {
+        email_id: 'removed@example.com',
+        sub: '00000000-0000-7000-8000-00000000dead',
+        defaults: { config_id: 'unknown' },
+      };
+      await authenticator.authenticate(key.token({ ...claims, ...named, ...who }));
+      await Promise.allSettled([authenticator.authenticate(key.token(claims))]);
     },
     feed: async () => {
       await tables.changesAfter(0, 100);

@@ -75,9 +75,9 @@ async function send(
     'x-gateway-metadata': '{"team":"search"}',
   });
   const text = await reply.text();
-  // A job asks each minute for the batches that an earlier line has made.
+  // A job asks each minute for the batches and jobs that an earlier line has made.
   const received = upstream.received
-    .filter(({ method, path }) => method !== 'GET' || !/^\/v1\/(?:batches|files)\/[^/]+/.test(path))
+    .filter(({ method, path }) => method !== 'GET' || !/^\/v1\/(?:batches|files|fine_tuning\/jobs)\/[^/]+/.test(path))
     .map(({ body }) => body.toString('latin1'));
   let code: unknown = null;
   if (reply.status === 400) code = (JSON.parse(text) as { error?: { code?: unknown } }).error?.code;

@@ -46,6 +46,7 @@ beforeAll(async () => {
     await server.admin('POST', '/secret-references', { name: field, slug: `of-${field}`, ...reference });
   }
   made.deployment = String((await server.admin('POST', '/deployments', { name: 'saved' })).body.id);
+  await server.admin('POST', SSO, { ...registration('https://h.example'), slug: 'registered' });
   for (const kind of ['otlp', 'webhook', 's3'] as const) {
     const target = kind === 's3' ? bucket : { url: 'https://h.example/v1' };
     const body = { name: kind, kind, organisation_id: server.first.organisation_id, [kind]: target };
@@ -97,6 +98,9 @@ const destination = (kind: 'otlp' | 'webhook' | 's3', field: string, more: objec
     [(url) => ['PUT', `/log-destinations/${made[kind]}`, { [kind]: { ...more, [field]: url } }]],
   ],
 ];
+const SSO = '/admin/organisation/sso-clients';
+/** The secret is asked for anew whenever the issuer changes. */
+const registration = (issuer: string) => ({ name: 'n', issuer, client_id: 'c', client_secret: 's' });
 const bucket = { bucket: 'records', region: 'eu-central-1', access_key_id: 'a', secret_access_key: 's' };
 /** What each field is saved by: under the names that the schemas have for it. */
 const FIELDS: Record<string, readonly Save[]> = {
@@ -139,6 +143,11 @@ const FIELDS: Record<string, readonly Save[]> = {
   ],
   'organisation.settings.update: ai_gateway_url': [organisation((url) => ({ ai_gateway_url: url }))],
   'organisation.settings.update: mcp_gateway_url': [organisation((url) => ({ mcp_gateway_url: url }))],
+  'organisation.settings.update: auth_settings.jwt.jwks_url': [
+    organisation((url) => ({ auth_settings: { jwt: { jwks_url: url } } })),
+  ],
+  'sso_clients.create: issuer': [(url) => ['POST', SSO, registration(url)]],
+  'sso_clients.update: issuer': [(url) => ['PUT', `${SSO}/registered`, registration(url)]],
   'organisation.settings.update: alerts.webhook_url': [organisation((url) => ({ alerts: { webhook_url: url } }))],
   'workspaces.update: settings.alerts.webhook_url': [
     (url) => ['PUT', `/admin/workspaces/${server.first.workspace_id}`, { settings: { alerts: { webhook_url: url } } }],
@@ -201,8 +210,11 @@ const FIELDS: Record<string, readonly Save[]> = {
     ]),
   ),
 };
-/** A trial keeps nothing and calls nothing, and a record of a request tells where it was sent. */
-const TRIED = /^(?:policies\.usage-limits\.simulate|logs\.insert): /;
+/**
+ * A trial keeps nothing and calls nothing, and a record of a request tells where it was sent. The issuer of an
+ * organisation's tokens is a name that they must have: their keys come from `jwks_url`.
+ */
+const NOT_CALLED = /^(?:policies\.usage-limits\.simulate|logs\.insert): |: auth_settings\.jwt\.issuer$/;
 
 const made = { config: '', policy: '', deployment: '', otlp: '', webhook: '', s3: '' };
 const ADDRESSES = [
@@ -211,7 +223,7 @@ const ADDRESSES = [
       .filter(({ name, host }) => host === true || soundsLikeAddress(name))
       .map(({ owner, path }) => `${owner.replace(/^account .*/, 'account')}: ${path}`),
   ),
-].filter((field) => !TRIED.test(field));
+].filter((field) => !NOT_CALLED.test(field));
 
 it.each(ADDRESSES)('%s takes no address that calls may not go to', async (field) => {
   const saves = FIELDS[field] ?? [];

@@ -1,4 +1,5 @@
 /** A canary in every field that takes a secret, and none of them in any file, answer, record or line of the log. */
+import { generateKeyPairSync } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -149,7 +150,29 @@ const AUTH_SECRETS: Readonly<Record<string, readonly [slug: string, auth: (canar
   gcp_service_account_json: ['sr-google', (canary) => ({ gcp_service_account_json: JSON.stringify(file(canary)) })],
 };
 
+const SSO = '/admin/organisation/sso-clients';
+const REGISTRATION = { issuer: 'https://idp.example', client_id: 'c', client_secret: 's' };
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
+/** A member that no standard knows: the others make a key that works, or none. */
+const keySet = (canary: string, key = rsa.privateKey) => ({
+  keys: [{ ...key.export({ format: 'jwk' }), own: canary }],
+});
+const REGISTERED: Readonly<Record<string, (canary: string) => object>> = {
+  client_secret: (client_secret) => ({ client_secret }),
+  'jwks.keys[].*': (canary) => ({ jwks: keySet(canary) }),
+  'provider_jwks.keys[].*': (canary) => ({ provider_jwks: keySet(canary, rsa.publicKey) }),
+};
+
 const SAVES: Record<string, readonly Save[]> = {
+  ...Object.fromEntries(
+    Object.entries(REGISTERED).flatMap(([field, made]): [string, Save[]][] => [
+      [
+        `sso_clients.create: ${field}`,
+        [(canary) => ['POST', SSO, { ...REGISTRATION, name: `n ${canary.slice(-4)}`, ...made(canary) }]],
+      ],
+      [`sso_clients.update: ${field}`, [(canary) => ['PUT', `${SSO}/registered`, made(canary)]]],
+    ]),
+  ),
   ...Object.fromEntries(
     Object.entries(AUTH_SECRETS).flatMap(([field, [slug, auth]]): [string, Save[]][] => {
       const reference = REFERENCES[slug] as { auth_config: object };
@@ -358,6 +381,8 @@ describe.each(['SQLite', 'PostgreSQL'])('on %s', (engine) => {
       const answer = await server.admin('POST', '/secret-references', { name: slug, slug, ...reference });
       expect(answer.status, JSON.stringify(answer.body)).toBe(200);
     }
+    const client = await server.admin('POST', SSO, { ...REGISTRATION, name: CONTROL, slug: 'registered' });
+    expect(client.status, JSON.stringify(client.body)).toBe(200);
     const limit = await server.admin('POST', '/policies/usage-limits', { ...policy, name: CONTROL }, mine);
     Object.assign(ids, { config: made.slug, integration: 'openai-test-integration', virtualKey: 'vk' });
     for (const [kind, target] of Object.entries({ otlp: RECEIVER, webhook: RECEIVER, s3: BUCKET })) {

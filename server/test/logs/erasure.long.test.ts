@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { FEEDBACK } from '../../src/store/conformance/feedback-row.ts';
+import { LOG_DESTINATION, LOG_DESTINATION_FEED } from '../../src/store/conformance/log-destination-row.ts';
 import type { Answer } from '../support/admin.ts';
 import { type ErasuresUnderTest, startErasures } from '../support/log-erasures.ts';
 
@@ -41,6 +42,38 @@ describe.each(['sqlite', 'postgres'] as const)('erasure of stored requests on %s
   }, 60_000);
   afterAll(() => under.close());
 
+  it('names the log destinations that may have been sent such requests, of the place and no other', async () => {
+    const { a, b } = under.admin;
+    const at = { created_at: 1, last_updated_at: 1 };
+    const place = { organisation_id: a.organisation_id, workspace_id: a.workspace_id };
+    const wide = { ...place, workspace_id: null };
+    const foreign = { organisation_id: b.organisation_id, workspace_id: b.workspace_id };
+    const made = [
+      ['on', place, true, 0],
+      ['off-and-fed', place, false, 3],
+      ['off-and-never-fed', place, false, 0],
+      ['wide', wide, true, 5],
+      ['foreign', foreign, true, 5],
+    ] as const;
+    await under.tables.systemWrite(async (tx) => {
+      for (const [id, of, enabled, delivered] of made) {
+        await tx.insert('log_destinations', { ...LOG_DESTINATION, id, name: id, ...of, enabled, ...at });
+        const feed = { ...LOG_DESTINATION_FEED, delivered, organisation_id: of.organisation_id, destination_id: id };
+        await tx.insert('log_destination_feeds', feed);
+      }
+    });
+    const erased = await ok('POST', '/v1/logs/erase', { end_user: 'nobody', workspace_id: a.workspace_id });
+    expect([...erased.destinations].sort()).toEqual(['off-and-fed', 'on', 'wide']);
+    const read = await ok('GET', `/v1/logs/erasures/${erased.id}`);
+    expect(read.destinations).toEqual(erased.destinations);
+    await under.tables.systemWrite(async (tx) => {
+      for (const [id] of made) {
+        await tx.remove('log_destination_feeds', { destination_id: id });
+        await tx.remove('log_destinations', { id });
+      }
+    });
+  });
+
   it('hides the requests of an end user from every answer at once, and leaves those of others', async () => {
     const canary = `canary-${engine}-ada`;
     const { b } = under.admin;
@@ -60,7 +93,12 @@ describe.each(['sqlite', 'postgres'] as const)('erasure of stored requests on %s
     expect((await ok('GET', `/v1/logs/${first.id}`)).request.body).toEqual({ text: `says ${canary}` });
     const before = await counted();
 
+    const search = `/v1/logs?q=${canary}&workspace_id=${under.admin.a.workspace_id}`;
+    expect((await ok('GET', search)).data).toHaveLength(3);
     const made = await ok('POST', '/v1/logs/erase', { end_user: canary });
+    expect((await ok('GET', search)).data).toEqual([]);
+    // Who is bound to a workspace sees no more than others, though the erasure is of all workspaces.
+    expect(await shown(under.admin.a.workspace_api_key)).not.toContain(canary);
     expect(made).toMatchObject({ status: 'pending', selects: 'end_user', records: 0, workspace_id: null });
     expect(JSON.stringify(made)).not.toContain(canary);
     expect(await shown()).not.toContain(canary);
@@ -145,7 +183,7 @@ describe.each(['sqlite', 'postgres'] as const)('erasure of stored requests on %s
     expect((await ok('GET', `/v1/logs/${one.id}`)).request.body).toEqual({ text: 'one' });
     const listed = await ok('GET', '/v1/logs/erasures?page_size=2');
     expect(listed.data.map(({ id }: { id: string }) => id)).toEqual([some.id, deleted.id]);
-    expect(listed.total).toBe(4);
+    expect(listed.total).toBe(5);
   });
 
   it('is for owners, admins and organisation keys, and for nothing but what was named', async () => {

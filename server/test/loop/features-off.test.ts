@@ -49,6 +49,8 @@ interface Feature {
   readonly config: (provider: string) => object;
   /** It is the key's, and no matter of the config. */
   readonly limited?: boolean;
+  /** It is the key's: bodies of its requests are kept. */
+  readonly kept?: boolean;
   /** Only streams know it. */
   readonly streams?: boolean;
 }
@@ -91,6 +93,13 @@ const FEATURES: readonly Feature[] = [
     config: (provider) => ({ provider }),
     limited: true,
   },
+  {
+    name: 'kept bodies',
+    // Whether any are kept is asked of each request, by `begin.ts` and `keep.ts`.
+    code: /\/src\/(?:llm\/bodies\/capture|gateway\/(?:body-log|part-writer)|telemetry\/bodies\/)/,
+    config: (provider) => ({ provider }),
+    kept: true,
+  },
 ];
 
 const ROUNDS = 3;
@@ -100,6 +109,7 @@ const session = new Session();
 let upstream: FakeUpstream;
 let server: TestServer;
 let limitedKey: string;
+let keptKey: string;
 let provider: string;
 
 beforeAll(async () => {
@@ -126,6 +136,9 @@ beforeAll(async () => {
     usage_limits: { type: 'tokens', credit_limit: 1_000_000 },
   };
   limitedKey = (await budgetKey(server, limits)).key;
+  expect((await server.admin('PUT', '/admin/organisation/settings', { debug_log: 0 })).status).toBe(200);
+  const keeps = { name: 'k', scopes: ['completions.write'], workspace_id, defaults: { debug_log: 1 } };
+  keptKey = String((await server.admin('POST', '/api-keys/workspace/service', keeps)).body.key);
   session.connect();
   await session.post('Profiler.enable');
   await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false });
@@ -184,10 +197,11 @@ describe.each([false, true])('a request (stream: %s)', (stream) => {
 
   it.each(FEATURES.filter(({ streams }) => stream || streams !== true))(
     'under a config with $name calls functions of it and of no other feature',
-    async ({ name, limited }) => {
+    async ({ name, limited, kept }) => {
       const headers = {
         'x-gateway-config': configs.get(name) ?? '',
         ...(limited === true ? { 'x-gateway-api-key': limitedKey } : {}),
+        ...(kept === true ? { 'x-gateway-api-key': keptKey } : {}),
       };
       const called = await calledBy(headers, stream);
       for (const { name: other, code } of FEATURES) {

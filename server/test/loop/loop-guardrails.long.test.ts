@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CHECKS } from '../../src/guardrails/checks/index.ts';
 import { CASES } from '../support/hosted-cases.ts';
 import { BODY, type LoopCase, type LoopServer, MB, SMALL, startLoopServer } from '../support/loop.ts';
+import { sampled } from '../support/sampled.ts';
 
 /** Milliseconds of CPU for which one turn of the event loop may last. */
 const BAR = 20;
@@ -127,7 +128,7 @@ describe('the event loop is not held for longer than 20 ms by a guardrail over',
     expect([...CHECKS.keys()].filter((id) => PARAMETERS[id] === undefined)).toEqual([]);
   });
 
-  it.each(cases)(
+  it.each(sampled(cases, ({ title }) => title))(
     '$title',
     async ({ config, ...one }) => {
       const headers = { 'x-gateway-config': JSON.stringify(config).replaceAll('URL/', `${loop.upstream.url}/`) };

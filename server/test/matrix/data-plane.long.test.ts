@@ -14,9 +14,12 @@ import { createOrganisation } from '../../src/resources/organisations.ts';
 import { userRow, workspaceRow } from '../../src/store/conformance/rows.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openSqliteTables } from '../../src/store/sqlite/tables.ts';
+import { authorize, registered, request } from '../support/oauth.ts';
 import { startServer, type TestServer } from '../support/server.ts';
+import { signedInBrowser, signInCall } from '../support/sign-in-ways.ts';
 import { workspaceRecords } from '../support/stored-records.ts';
 import { each } from './harness.ts';
+import { addUser } from './principals.ts';
 import { MAKERS, newId, newTenant, picture, type Tenant } from './world.ts';
 
 /** What a parameter, a field of a body or a cursor names. */
@@ -38,7 +41,8 @@ const ROUTES = Object.values(OPERATIONS).filter(({ path }) => /^\/(files|batches
 const NEVER = new Set(['finetune_pause', 'finetune_resume', 'batch_output']);
 
 interface Place extends Tenant {
-  readonly key: string;
+  /** Of a key, or of a member who is signed in: nothing may differ. */
+  readonly credential: Readonly<Record<string, string>>;
   /** Slug of its sandbox provider. */
   readonly sandbox: string;
   readonly kept: { readonly [M in Mode]: Readonly<Record<Object, string>> };
@@ -50,7 +54,7 @@ let tables: Tables;
 const places: Record<'a1' | 'a2' | 'b1' | 'b2', Place> = {} as never;
 
 const headersOf = (place: Place, mode: Mode) => ({
-  'x-gateway-api-key': place.key,
+  ...place.credential,
   'x-gateway-provider': mode === 'gateway' ? 'gateway' : `@${place.sandbox}`,
 });
 
@@ -174,11 +178,9 @@ beforeAll(async () => {
     const provider = { name: 'Sandbox', slug: `sandbox-${tag}`, integration_id: 'sandbox', workspace_id: id };
     const stored = await server.admin('POST', '/providers', provider, admin);
     expect(stored.status, JSON.stringify(stored.body)).toBe(200);
-    const key = { name: tag, workspace_id: id, scopes: ['completions.write'] };
-    const { body } = await server.admin('POST', '/api-keys/workspace/service', key, admin);
     places[tag as keyof typeof places] = await furnish({
       ...tenant,
-      key: String(body.key),
+      credential: await credentialOf(tag, tenant, admin),
       sandbox: `sandbox-${tag}`,
       kept: {} as never,
     });
@@ -188,6 +190,20 @@ afterAll(async () => {
   await tables?.close();
   await server?.stop();
 });
+
+async function credentialOf(tag: string, tenant: Tenant, admin: string): Promise<Record<string, string>> {
+  const { organisationId, workspaceId } = tenant;
+  if (tag === 'a1' || tag === 'b1') {
+    const key = { name: tag, workspace_id: workspaceId, scopes: ['completions.write'] };
+    return {
+      'x-gateway-api-key': String((await server.admin('POST', '/api-keys/workspace/service', key, admin)).body.key),
+    };
+  }
+  const user = await tables.systemWrite((tx) => addUser(tx, tenant, 'member', 'member'));
+  const headers = { ...(await signedInBrowser({ tables, organisationId }, user)), origin: server.url };
+  if (tag === 'b2') return headers;
+  return { authorization: `Bearer ${(await signInCall(server.url, 'login', headers, {})).auth_token}` };
+}
 
 /** One place of a route that names something. */
 interface Channel {
@@ -321,7 +337,7 @@ describe('files, batches and jobs', () => {
 
 describe('the console', () => {
   /** Calls with a session, and where they can name something; each of them is tried below. */
-  const TRIED = new Set(['POST /console/api/try', 'GET /console/api/records/:traceId']);
+  const TRIED = new Set(['POST /console/api/try', 'GET /console/api/records/:traceId', 'POST /v2/oauth/authorize']);
   /** Name nothing but the session itself, or a file of the console. */
   const NAMELESS = new Set([
     // A link of the user who is signed in, or 403 (address-change.test.ts).
@@ -329,6 +345,10 @@ describe('the console', () => {
     'GET /console/api/session',
     'DELETE /console/api/session',
     'GET /console/assets/:file',
+    // By a state or a code that only the browser of the user has (oauth/attacks.test.ts, oauth/client.test.ts).
+    'POST /console/api/access',
+    'POST /console/api/device',
+    'POST /console/api/device/decision',
   ]);
 
   it('every call with a session or a parameter is known', () => {
@@ -380,6 +400,23 @@ describe('the console', () => {
       expect(missing.status).toBe(404);
       for (const other of hidden) expect(await attempt(other.workspaceId)).toEqual(missing);
     }
+  });
+
+  it('no program is let into a workspace or an organisation of others', async () => {
+    const { a1, a2, b1 } = places;
+    const headers = await signIn(a1, 'member');
+    const clientId = await registered(server);
+    const { location } = await authorize(server, request(server, clientId).query);
+    const resume_state = new URL(location ?? '').hash.slice(1);
+    expect((await send('POST', '/console/api/access', headers, { resume_state })).status).toBe(200);
+    const attempt = (organisation_id: string, workspace_id: string) =>
+      send('POST', '/v2/oauth/authorize', headers, { approved: true, resume_state, organisation_id, workspace_id });
+    const missing = await attempt(a1.organisationId, newId());
+    expect(missing.status).toBe(404);
+    for (const { workspaceId } of [a2, b1]) expect(await attempt(a1.organisationId, workspaceId)).toEqual(missing);
+    const elsewhere = await attempt(newId(), a1.workspaceId);
+    expect(await attempt(b1.organisationId, b1.workspaceId)).toEqual(elsewhere);
+    expect((await attempt(a1.organisationId, a1.workspaceId)).status).toBe(200);
   });
 
   it('records of other people and organisations are as missing ones', async () => {

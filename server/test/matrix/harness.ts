@@ -1,6 +1,8 @@
 /** The administration API over the four tenants, with writes that can be taken back and reads that are counted. */
+
 import { Pool } from 'undici';
 import type { AdminRow } from '../../src/admin/route.ts';
+import type { SignIns } from '../../src/admin/sign-in.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
@@ -18,6 +20,7 @@ import { type AdminHarness, emptyTables, startAdmin } from '../support/admin.ts'
 import { logRecord } from '../support/log-record.ts';
 import { forgottenLogs } from '../support/log-rows.ts';
 import { NaiveLogStore } from '../support/naive-log-store.ts';
+import { storedKeysOnly } from '../support/tokens.ts';
 import { makePeople, type People } from './principals.ts';
 import type { Built } from './routes.ts';
 import { fill, newTenant, ofWorkspace, picture, type Tenant } from './world.ts';
@@ -55,7 +58,7 @@ export interface Matrix {
 /** Every gateway is well. */
 const NO_PINGS = { ping: async () => ({ version: '1', outboundError: null, inboundError: null }) };
 const UNDONE = new Error('undone');
-const WRITES = new Set(['insert', 'update', 'remove', 'updateOrganisation']);
+const WRITES = new Set(['insert', 'insertAll', 'update', 'remove', 'updateOrganisation']);
 const AUDIT = new Set(['audit_log', 'audit_heads']);
 
 /** `rows` are served beside the catalogue and get the store as it is. */
@@ -108,13 +111,20 @@ export async function startMatrix(
     tables: base,
     clock: new TestClock(systemClock.now()),
     log: silentLog,
+    tokens: storedKeysOnly,
   });
   let people: People | null = null;
-  const sessions = {
-    authenticate: (request: Parameters<People['sessions']['authenticate']>[0]) => {
-      if (people === null) throw new Error('nobody is here yet');
-      return people.sessions.authenticate(request);
+  const present = () => {
+    if (people === null) throw new Error('nobody is here yet');
+    return people.sessions;
+  };
+  const sessions: SignIns = {
+    get cookies() {
+      return present().cookies;
     },
+    find: (cookie) => present().find(cookie),
+    findBearer: (token, address) => present().findBearer(token, address),
+    authenticate: (request) => present().authenticate(request),
   };
   const kept = new NaiveLogStore();
   const admin = await startAdmin(base, {
@@ -133,7 +143,11 @@ export async function startMatrix(
           ),
         )
         .provide(KEPT_LOGS, { store: kept, days: 0, erased: async () => [] })
-        .provide(KEPT_BODIES, { find: async () => null, days: 14 })
+        .provide(KEPT_BODIES, {
+          find: async () => null,
+          search: async () => ({ rows: [], next: null, searched: 0, unread: 0, complete: true }),
+          days: 14,
+        })
         .provide(CUSTOM_LOGS, forgottenLogs)
         .provide(GATEWAYS, NO_PINGS)
         .provide(SECRET_MANAGERS, { read: async () => ({ object: {} }) }),

@@ -1,14 +1,15 @@
 /** Who calls in the matrix: every kind of credential, good and bad, as rows in the store and headers on the wire. */
-import { createHash } from 'node:crypto';
 import { ConsoleSessions } from '../../src/auth/console-session.ts';
 import { type KeyType, mintKey } from '../../src/auth/keys.ts';
 import { roleScopes, scopesOf } from '../../src/auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../../src/auth/security-settings.ts';
+import { sessionRow, tokenDigest } from '../../src/auth/session-rows.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { base62, checksum } from '../../src/kernel/id.ts';
 import { apiKeyRow, organisationRow, secretRow, userRow, workspaceRow } from '../../src/store/conformance/rows.ts';
 import type { SystemTx, Tables } from '../../src/store/ports.ts';
 import type { Row } from '../../src/store/schema.ts';
+import { issuer } from '../support/tokens.ts';
 import { MAKERS, newId, type Tenant } from './world.ts';
 
 export const PUBLIC_URL = 'http://127.0.0.1:1';
@@ -108,14 +109,8 @@ export async function addSession(
 ): Promise<string> {
   const token = base62(43);
   const now = systemClock.now();
-  await tx.insert('console_sessions', {
-    digest: createHash('sha256').update(token).digest('hex'),
-    organisation_id: tenant.organisationId,
-    user_id: userId,
-    kind: 'session',
-    expires_at: now + 3_600_000,
-    created_at: now,
-  });
+  const own = { digest: tokenDigest(token), organisationId: tenant.organisationId, userId } as const;
+  await tx.insert('console_sessions', sessionRow({ ...own, kind: 'session' }, now, now + 3_600_000));
   return token;
 }
 
@@ -169,6 +164,7 @@ export async function makePeople(
       otherOrganisation: await full('organisation-service', b1),
       ownersKey: await full('workspace-user', a1, { userId: owner }),
       membersKey: await full('workspace-user', a1, { userId: members[2]?.[1] ?? '' }),
+      token: await addTokens(tx, a1),
     };
   });
   const signedIn = async (token: string) => {
@@ -228,6 +224,7 @@ export async function makePeople(
         }),
       )),
       caller('deployment', withKey(made.deployment.key), scopesOf('deployment'), made.deployment.own, {}),
+      caller('token of the organisation', withKey(made.token), scopesOf('token'), a1, { bound: a1 }),
       key('key of another workspace', made.otherWorkspace, 'workspace-service', a2),
       key('key of another organisation', made.otherOrganisation, 'organisation-service', b1),
     ],
@@ -243,6 +240,21 @@ async function addDeployment(tx: SystemTx, tenant: Tenant): Promise<{ key: strin
   const auth = { client_auth_id: publicId, client_auth_digest: digest };
   await tx.insert('deployments', { ...like, ...deployment, ...auth, is_default: false });
   return { key, own: { ...tenant, objects: { ...tenant.objects, deployment } } };
+}
+
+/** Lets the organisation take tokens, and answers one of all scopes. */
+async function addTokens(tx: SystemTx, tenant: Tenant): Promise<string> {
+  const key = issuer('matrix');
+  const organisation = await tx.find('organisations', { id: tenant.organisationId });
+  const jwt = { version: 'matrix', jwks: { keys: [key.jwk] } };
+  const settings = { block_inline_config: true, ...organisation?.settings, auth_settings: { jwt } };
+  await tx.update('organisations', { id: tenant.organisationId }, { settings });
+  return key.token({
+    exp: Math.floor(systemClock.now() / 1_000) + 3_600,
+    gateway_oid: tenant.organisationId,
+    gateway_workspace: tenant.workspaceId,
+    scopes: [...scopesOf('token')],
+  });
 }
 
 async function suspendedTenant(tx: SystemTx, like: Tenant): Promise<Tenant> {

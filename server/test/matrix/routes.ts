@@ -28,7 +28,10 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   'logs.exports.download /logs/exports': 'written_export',
   '/integrations': 'integration',
   '/providers': 'provider',
+  '/scim/workspaces': 'scim_mapping',
+  '/scim/tokens': 'scim_token',
   '/secret-references': 'secret_reference',
+  '/admin/organisation/sso-clients': 'sso_client',
   '/virtual-keys': 'virtual_key',
   '/batches': 'batch',
   '/policies/rate-limits': 'rate_policy',
@@ -63,6 +66,7 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   'defaults.config_id': 'config',
   'defaults.user_api_key_config': 'config',
   integration_id: 'integration',
+  scim_group_id: 'scim_group',
   virtual_key_id: 'virtual_key',
   ids: 'api_key',
   'guardrails.list ids': 'guardrail',
@@ -86,6 +90,7 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   'users[]': 'user',
   'users[].id': 'newcomer',
   'workspaces[].id': 'workspace',
+  'group_mappings[].workspace_id': 'workspace',
   'workspaces[].workspace_id': 'workspace',
   input_file_id: 'file',
   output_file_id: 'file',
@@ -107,6 +112,8 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   'models[].base_model_slug': null,
   'secret_mappings[].secret_reference_id': 'secret_reference',
   'allowed_workspaces[]': 'workspace',
+  // A name at an identity provider.
+  client_id: null,
   // Names within a secret manager.
   'auth_config.aws_access_key_id': null,
   'auth_config.aws_external_id': null,
@@ -149,6 +156,9 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
 /** Fields whose names say that they name something. */
 const NAMES = /(^|_)(ids?|slugs?|users?|config|guardrails)$/;
 
+const groupMapped = (t: Tenant) => ({
+  group_mappings: [{ group: 'made', workspace_id: t.workspaceId, workspace_role: 'member' }],
+});
 const mapped = (t: Tenant) => ({
   secret_mappings: [{ target_field: 'key', secret_reference_id: t.objects.secret_reference.slug ?? '' }],
 });
@@ -214,6 +224,12 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
     workspace_id: t.workspaceId,
   }),
   'providers.update': () => ({ note: 'changed' }),
+  'scim-workspaces.create': (t) => ({
+    workspace_id: t.workspaceId,
+    role: 'member',
+    scim_group_id: t.objects.scim_group.id,
+  }),
+  'scim_tokens.create': (_t, n) => ({ name: `made ${n}` }),
   'secret_references.create': (_t, n) => ({
     name: `made ${n}`,
     slug: `made-${n}`,
@@ -222,6 +238,15 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
     secret_path: 'secret/data/made',
   }),
   'secret_references.update': () => ({ description: 'changed' }),
+  'sso_clients.create': (t, n) => ({
+    ...groupMapped(t),
+    name: `made ${n}`,
+    slug: `made-${n}`,
+    issuer: 'https://issuer.example',
+    client_id: 'made',
+    client_secret: 'made',
+  }),
+  'sso_clients.update': (t) => ({ ...groupMapped(t), name: 'changed' }),
   'virtual_keys.create': (t, n) => ({
     ...mapped(t),
     name: `made ${n}`,

@@ -19,6 +19,8 @@ import {
   userRow,
   workspaceRow,
 } from '../../src/store/conformance/rows.ts';
+import { scimRows } from '../../src/store/conformance/scim-rows.ts';
+import { ssoRows } from '../../src/store/conformance/sso-rows.ts';
 import type { SystemTx, Tables } from '../../src/store/ports.ts';
 import { type Row, SCHEMA, type TableName, type TenantTable } from '../../src/store/schema.ts';
 
@@ -36,6 +38,10 @@ export type Kind =
   | 'config_version'
   | 'deployment'
   | 'secret_reference'
+  | 'scim_token'
+  | 'scim_group'
+  | 'scim_mapping'
+  | 'sso_client'
   | 'integration'
   | 'shared_integration'
   | 'provider'
@@ -64,6 +70,10 @@ export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
   'invite',
   'deployment',
   'secret_reference',
+  'scim_token',
+  'scim_group',
+  'scim_mapping',
+  'sso_client',
   'shared_integration',
 ]);
 
@@ -118,6 +128,10 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       config_version: { id: newId() },
       deployment: named('dp'),
       secret_reference: named('sr'),
+      scim_token: { id: newId() },
+      scim_group: { id: newId() },
+      scim_mapping: { id: newId() },
+      sso_client: named('sso'),
       integration: named('in'),
       shared_integration: { id: newId(), slug: `sh-${shared}` },
       provider: named('pr'),
@@ -140,6 +154,19 @@ export function newTenant(tag: string, organisationId: string): Tenant {
     },
   };
 }
+
+/** What a user of a tenant gave an OAuth client. */
+const given = (t: Tenant) => ({
+  organisation_id: t.organisationId,
+  workspace_id: t.workspaceId,
+  user_id: t.objects.user.id,
+  client_id: `client-${t.canary}`,
+  scope: 'mcp',
+  resource: `https://sluice.example/${t.canary}/mcp`,
+  expires_at: now + YEAR,
+  created_at: now,
+});
+const ssoOf = (t: Tenant) => ssoRows(t.canary, { organisation_id: t.organisationId }, t.objects.user.id, now);
 
 /**
  * Rows of every tenant table, parents before children. A table without an entry does not compile: whoever adds one says
@@ -173,6 +200,16 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       user_id: t.objects.user.id,
       role: 'member',
       status: 'active',
+      ...stamps,
+    },
+  ],
+  membership_sources: (t) => [
+    {
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      user_id: t.objects.user.id,
+      source: 'manual',
+      role: 'member',
       ...stamps,
     },
   ],
@@ -388,8 +425,69 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       kind: 'session',
       expires_at: now + YEAR,
       created_at: now,
+      client_id: `client-${t.canary}`,
+      auth_time: now,
+      issuer: `https://issuer.example/${t.canary}`,
+      subject: `subject-${t.canary}`,
+      sid: `sid-${t.canary}`,
+      id_token: null,
+      user_agent: `agent-${t.canary}`,
+      browser: null,
     },
   ],
+  session_families: (t) => [
+    {
+      id: `family-${t.canary}`,
+      organisation_id: t.organisationId,
+      session: `digest-${t.canary}`,
+      created_at: now,
+    },
+  ],
+  passkeys: (t) => [
+    {
+      id: `passkey-${t.canary}`,
+      organisation_id: t.organisationId,
+      user_id: t.objects.user.id,
+      name: `Laptop ${t.canary}`,
+      public_key: `public-${t.canary}`,
+      counter: 0,
+      transports: ['internal'],
+      last_used_at: null,
+      created_at: now,
+    },
+  ],
+  session_tokens: (t) => [
+    {
+      id: `token-${t.canary}`,
+      organisation_id: t.organisationId,
+      family_id: `family-${t.canary}`,
+      kind: 'refresh',
+      digest: `digest-${t.canary}`,
+      expires_at: now + YEAR,
+      used_at: null,
+      created_at: now,
+    },
+  ],
+  sso_clients: (t) => [
+    {
+      ...ssoOf(t).sso_clients,
+      id: t.objects.sso_client.id,
+      slug: t.objects.sso_client.slug ?? '',
+      issuer: `https://${t.canary}.example`,
+      client_secret: `plain.${t.secret}`,
+      jwks: `plain.${t.secret}`,
+      email_verified_claim: `verified-${t.canary}`,
+      group_claim: `groups-${t.canary}`,
+      discovery_problem: `Problem ${t.canary}`,
+      status: 'active',
+    },
+  ],
+  organisation_domains: (t) => [ssoOf(t).organisation_domains],
+  user_identities: (t) => [{ ...ssoOf(t).user_identities, issuer: `https://${t.canary}.example` }],
+  login_attempts: (t) => [
+    { ...ssoOf(t).login_attempts, sso_client_id: t.objects.sso_client.id, return_to: `/console/${t.canary}` },
+  ],
+  used_logout_tokens: (t) => [{ ...ssoOf(t).used_logout_tokens, sso_client_id: t.objects.sso_client.id }],
   object_owners: (t) => [
     {
       organisation_id: t.organisationId,
@@ -744,6 +842,29 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       ...stamps,
     },
   ],
+  oauth_codes: (t) => [
+    {
+      digest: `code-${t.canary}`,
+      ...given(t),
+      redirect_uri: `http://127.0.0.1/${t.canary}`,
+      challenge: t.canary,
+      family_id: null,
+      used_at: null,
+    },
+  ],
+  oauth_families: (t) => [{ id: `family-${t.canary}`, ...given(t) }],
+  oauth_tokens: (t) => [
+    {
+      digest: `token-${t.canary}`,
+      organisation_id: t.organisationId,
+      family_id: `family-${t.canary}`,
+      kind: 'access',
+      scope: 'mcp',
+      used_at: null,
+      expires_at: now + YEAR,
+      created_at: now,
+    },
+  ],
   secret_references: (t) => [
     {
       id: t.objects.secret_reference.id,
@@ -761,6 +882,29 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       status: 'active',
       created_by: `by-${t.canary}`,
       ...stamps,
+    },
+  ],
+  scim_tokens: (t) => [{ ...scimOf(t).scim_tokens, id: t.objects.scim_token.id }],
+  scim_users: (t) => [{ ...scimOf(t).scim_users, user_id: t.objects.user.id }],
+  // The second one is mapped to the workspace.
+  scim_groups: (t) => {
+    const row = scimOf(t).scim_groups;
+    return [
+      { ...row, id: t.objects.scim_group.id },
+      { ...row, id: t.objects.scim_mapping.id, name_key: `mapped ${row.name_key}` },
+    ];
+  },
+  scim_group_members: (t) => [
+    { ...scimOf(t).scim_group_members, group_id: t.objects.scim_group.id, user_id: t.objects.user.id },
+  ],
+  scim_mappings: (t) => [
+    {
+      id: t.objects.scim_mapping.id,
+      organisation_id: t.organisationId,
+      workspace_id: t.workspaceId,
+      group_id: t.objects.scim_mapping.id,
+      role: 'member',
+      created_at: now,
     },
   ],
   deployments: (t) => [
@@ -819,6 +963,8 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
     },
   ],
 };
+
+const scimOf = (t: Tenant) => scimRows(t.canary, t.organisationId, stamps);
 
 function jobOf(t: Tenant) {
   return {

@@ -138,6 +138,8 @@ describe('numbers of the process', () => {
       'sluice_eventloop_lag_seconds',
       'sluice_journal_bytes',
       'sluice_records_dropped_total',
+      'sluice_body_journal_bytes',
+      'sluice_body_frames_dropped_total',
       'sluice_log_lag_seconds',
       'sluice_metrics_overflow_total',
     ])

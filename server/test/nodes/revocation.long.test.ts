@@ -3,22 +3,27 @@
  * down, and also when no notice of PostgreSQL arrives. Two nodes on one PostgreSQL and a real Redis: changes are made
  * on one, in this process, and every request is sent to the other, a process of its own, while it serves others.
  */
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
-import { once } from 'node:events';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createPair } from '../../src/auth/session-families.ts';
+import { sessionRow, tokenDigest } from '../../src/auth/session-rows.ts';
+import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Row } from '../../src/store/schema.ts';
+import { directory } from '../support/groups.ts';
 import { migratedDatabase } from '../support/postgres.ts';
 import { killAll, type ServerProcess, startProcess } from '../support/process.ts';
 import { ownRedisMissing, startRedis, type TestRedis } from '../support/redis.ts';
-import { chat, keepAsking, means, type Probe, report, SECOND } from '../support/revocation.ts';
+import { chat, inParallel, keepAsking, means, type Probe, report, SECOND } from '../support/revocation.ts';
 import { startServer, type TestServer } from '../support/server.ts';
+import { type SignInNodes, signedInBrowser, signInCall, signInWays } from '../support/sign-in-ways.ts';
+import { silenceable } from '../support/silenceable.ts';
+import { type Issuer, issuer } from '../support/tokens.ts';
 
 /** The long form has 1,000: `SLUICE_TEST_REVOCATIONS=1000 npx vitest run server/test/nodes/revocation.long.test.ts`. */
 const REVOCATIONS = Number(process.env.SLUICE_TEST_REVOCATIONS ?? 100);
@@ -124,24 +129,57 @@ async function makeUser(role: Row<'users'>['role'], inWorkspace: Row<'workspace_
   return { id, key };
 }
 
+const signInNodes = (): SignInNodes => ({
+  tables,
+  organisationId: here.first.organisation_id,
+  here: here.url,
+  there: there.url,
+  makeUser: () => makeUser('admin', 'admin'),
+  change: done,
+});
+
 /** A sign-in of a user, as a probe of the other node. */
 async function signIn(userId: string): Promise<Probe> {
-  const token = randomBytes(48).toString('hex').slice(0, 43);
-  const now = Date.now();
-  await tables.systemWrite((tx) =>
-    tx.insert('console_sessions', {
-      digest: createHash('sha256').update(token).digest('hex'),
-      organisation_id: here.first.organisation_id,
-      user_id: userId,
-      kind: 'session',
-      expires_at: now + 3_600_000,
-      created_at: now,
-    }),
-  );
-  return () => ask('GET', `/configs?workspace_id=${here.first.workspace_id}`, { cookie: `sluice_session=${token}` });
+  const { cookie } = await signedInBrowser(signInNodes(), userId);
+  return () => ask('GET', `/configs?workspace_id=${here.first.workspace_id}`, { cookie });
 }
 
+/** What a user can come in with: a key, a sign-in, a pair of tokens, a signed token that names them. */
+async function everyCredential(user: { readonly id: string; readonly key: string }): Promise<readonly Probe[]> {
+  const { organisation_id: organisationId, workspace_id } = here.first;
+  const [now, digest] = [Date.now(), tokenDigest(randomUUID())];
+  const expiresAt = now + 3_600_000;
+  const session = sessionRow({ digest, organisationId, userId: user.id, kind: 'session' }, now, expiresAt);
+  const pair = await tables.systemWrite(async (tx) => {
+    await tx.insert('console_sessions', session);
+    return createPair(tx, systemClock, { organisationId, session: digest, expiresAt });
+  });
+  return [
+    inference(user.key),
+    await signIn(user.id),
+    () => ask('GET', `/configs?workspace_id=${workspace_id}`, { authorization: `Bearer ${pair.auth_token}` }),
+    inference(stays.token(tokenClaims({ email_id: `${user.id}@example.com` }))),
+  ];
+}
+
+/** One status for many credentials: 401 once each of them is refused. */
+async function statusOfAll(probes: readonly Probe[]): Promise<number> {
+  const statuses = await Promise.all(probes.map((probe) => probe()));
+  return statuses.find((status) => status !== 403 && !means(status, 401)) ?? 401;
+}
+
+const [stays, goes] = [issuer('stays'), issuer('goes')];
+/** Of a token of the first workspace. */
+const tokenClaims = (more: object = {}) => ({
+  exp: Math.floor(Date.now() / SECOND) + 3_600,
+  gateway_oid: here.first.organisation_id,
+  gateway_workspace: here.first.workspace_id,
+  scope: 'completions.write',
+  ...more,
+});
+
 const WAYS: Readonly<Record<string, () => Promise<Right>>> = {
+  ...signInWays(signInNodes),
   'a key is deleted': async () => {
     const { id, key } = await makeKey();
     return {
@@ -290,6 +328,69 @@ const WAYS: Readonly<Record<string, () => Promise<Right>>> = {
       kept: inference(user.key),
     };
   },
+  'a key that signs tokens is withdrawn': async () => {
+    const save = (...keys: Issuer[]) =>
+      done('PUT', '/admin/organisation/settings', {
+        auth_settings: { jwt: { jwks: { keys: keys.map(({ jwk }) => jwk) } } },
+      });
+    await save(stays, goes);
+    return {
+      probe: inference(goes.token(tokenClaims())),
+      allowed: 200,
+      refused: 401,
+      revoke: () => save(stays),
+      kept: inference(stays.token(tokenClaims())),
+    };
+  },
+  'a user is removed whom a token names': async () => {
+    await change('PUT', '/admin/organisation/settings', { auth_settings: { jwt: { jwks: { keys: [stays.jwk] } } } });
+    const user = await makeUser('member', 'member');
+    return {
+      probe: inference(stays.token(tokenClaims({ email_id: `${user.id}@example.com` }))),
+      allowed: 200,
+      refused: 403,
+      revoke: () => done('DELETE', `/admin/users/${user.id}`),
+      kept: inference(stays.token(tokenClaims())),
+    };
+  },
+  'a directory deactivates a user, with the key, the sign-in, the pair of tokens and signed tokens': async () => {
+    await change('PUT', '/admin/organisation/settings', { auth_settings: { jwt: { jwks: { keys: [stays.jwk] } } } });
+    const user = await makeUser('member', 'manager');
+    const probes = await everyCredential(user);
+    for (const [n, probe] of probes.entries()) {
+      expect(await lagOf(probe, 401, 200, performance.now(), 5 * SECOND), `credential ${n}`).toBeLessThan(5 * SECOND);
+    }
+    return {
+      probe: () => statusOfAll(probes),
+      allowed: 200,
+      refused: 401,
+      revoke: async () => {
+        await directory(tables, here.first.organisation_id).deactivate(user.id);
+        return performance.now();
+      },
+    };
+  },
+  'a user leaves the last group that gives a workspace': async () => {
+    const users = directory(tables, here.first.organisation_id);
+    const [user, stayed] = [await makeUser('member', 'member'), await makeUser('member', 'member')];
+    const group = await users.group(randomUUID());
+    await users.enter(group, [user.id, stayed.id]);
+    await change('POST', '/scim/workspaces', {
+      workspace_id: here.first.workspace_id,
+      role: 'member',
+      scim_group_id: group,
+    });
+    return {
+      probe: inference(user.key),
+      allowed: 200,
+      refused: 401,
+      revoke: async () => {
+        await users.leave(group, [user.id]);
+        return performance.now();
+      },
+      kept: inference(stayed.key),
+    };
+  },
   'a config is deleted that requests name': async () => {
     const config = await change('POST', '/configs', {
       name: 'Short',
@@ -341,55 +442,6 @@ async function measure(right: Right, bound: number): Promise<number> {
   if (watching !== null) expect((await watching).filter((status) => status !== 200)).toEqual([]);
   if (right.restore === undefined) return lag;
   return Math.max(lag, await lagOf(probe, refused, allowed, await right.restore(), bound));
-}
-
-/** A way to PostgreSQL on which notices can be made to disappear: their connection stays open and says nothing more. */
-async function silenceable(target: string) {
-  const { hostname, port } = new URL(target);
-  const sockets = new Set<Socket>();
-  let silent = false;
-  let swallowed = 0;
-  const server = createServer((client) => {
-    const store = connect(Number(port), hostname);
-    let listens = false;
-    client.on('data', (bytes: Buffer) => {
-      listens ||= bytes.includes('LISTEN ');
-      store.write(bytes);
-    });
-    store.on('data', (bytes: Buffer) => {
-      if (silent && listens) swallowed += 1;
-      else client.write(bytes);
-    });
-    for (const [one, other] of [
-      [client, store],
-      [store, client],
-    ] as const) {
-      sockets.add(one);
-      one.on('error', () => undefined);
-      one.on('close', () => {
-        sockets.delete(one);
-        other.destroy();
-      });
-    }
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const url = new URL(target);
-  url.hostname = '127.0.0.1';
-  url.port = String((server.address() as AddressInfo).port);
-  return {
-    url: url.href,
-    silence() {
-      silent = true;
-    },
-    /** Pieces that did not get through. */
-    swallowed: () => swallowed,
-    async close() {
-      for (const socket of sockets) socket.destroy();
-      server.close();
-      await once(server, 'close');
-    },
-  };
 }
 
 describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
@@ -454,6 +506,23 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
       const again = await inParallel(8, REVOCATIONS, async (i) => inference(keys[i]?.key ?? '')());
       expect(again.filter((status) => !means(status, 401))).toEqual([]);
     }, 600_000);
+
+    it('of six simultaneous uses of a refresh token, three on each node, one gets the next pair, and that is dead', async () => {
+      const { id } = await makeUser('admin', 'admin');
+      const pair = await signInCall(here.url, 'login', await signedInBrowser(signInNodes(), id), {});
+      const uses = Array.from({ length: 6 }, (_, i) =>
+        signInCall(i % 2 === 0 ? here.url : there.url, 'refresh', {}, { refresh_token: pair.refresh_token }),
+      );
+      const won = (await Promise.allSettled(uses)).filter(({ status }) => status === 'fulfilled');
+      expect(won).toHaveLength(1);
+      const [first] = won as PromiseFulfilledResult<Record<string, string>>[];
+      const dead = { authorization: `Bearer ${first?.value.auth_token}` };
+      const { probe, since } = { probe: () => ask('GET', '/auth/self', dead), since: performance.now() };
+      expect(await lagOf(probe, 200, 401, since, SECOND)).toBeLessThanOrEqual(SECOND);
+      await expect(signInCall(there.url, 'refresh', {}, { refresh_token: first?.value.refresh_token })).rejects.toThrow(
+        '401',
+      );
+    });
 
     it('a stream that runs when its key is deleted is allowed to finish', async () => {
       const { id, key } = await makeKey();
@@ -523,17 +592,3 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
     }
   });
 });
-
-/** `count` pieces of work, `width` at a time; answers in order. */
-async function inParallel<T>(width: number, count: number, work: (index: number) => Promise<T>): Promise<T[]> {
-  const out: T[] = [];
-  let next = 0;
-  const lane = async () => {
-    while (next < count) {
-      const index = next++;
-      out[index] = await work(index);
-    }
-  };
-  await Promise.all(Array.from({ length: width }, lane));
-  return out;
-}

@@ -109,7 +109,9 @@ describe('two nodes on one PostgreSQL', () => {
     const ask = () => statusOf(fetch(`${two.url}/console/api/session`, { headers: { cookie } }));
     // Sixteen minutes have passed since.
     const created_at = systemClock.now() - 16 * 60_000;
-    await tables.systemWrite((tx) => tx.update('console_sessions', { kind: 'session' }, { created_at }));
+    await tables.systemWrite((tx) =>
+      tx.update('console_sessions', { kind: 'session' }, { created_at, auth_time: created_at }),
+    );
     expect(await ask()).toBe(200);
     expect(await change({ session_settings: { max_session_ttl: 900 } }, ask, 401)).toBe(401);
     expect(await change({ session_settings: null }, ask, 200)).toBe(200);

@@ -132,7 +132,16 @@ async function exported(): Promise<void> {
     for (const format of ['jsonl', 'csv'] as const) {
       let behind: LogPlace | null = null;
       for (let part = 0; part < 3; part++) {
-        const plan = { format, fields: EXPORT_FIELD_IDS, origin: 'http://o', bom: false, behind, skip: 0, limit: 200 };
+        const plan = {
+          format,
+          fields: EXPORT_FIELD_IDS,
+          origin: 'http://o',
+          bom: false,
+          behind,
+          skip: 0,
+          limit: 200,
+          bodies: null,
+        };
         const written = await exporter.part({ ...recent(), where: [] }, plan);
         digests.push(`${format} ${part} ${written.rows} ${written.sha256}`);
         behind = written.next;

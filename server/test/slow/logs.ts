@@ -220,6 +220,7 @@ const plan: Omit<ExportPlan, 'format'> = {
   behind: null,
   skip: 0,
   limit: 50_000,
+  bodies: null,
 };
 const exporter = new KeeperExporter(under.keeper, logsDir, systemClock);
 for (const format of EXPORT_FORMATS) {

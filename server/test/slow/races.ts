@@ -605,7 +605,8 @@ async function race(it: Race, tables: Tables, admin: AdminHarness): Promise<Outc
 
 async function run(name: string, tables: Tables): Promise<boolean> {
   watch.phase(name);
-  let sessions: ConsoleSessions | null = null;
+  // One for each request: what a session may do is read anew, as on another node.
+  const sessions = () => new ConsoleSessions({ tables, clock: systemClock, publicUrl: () => PUBLIC_URL });
   const authenticator = createAuthenticator({ tables, clock: systemClock, log: silentLog });
   let address = 0;
   const admin = await startAdmin(tables, {
@@ -617,11 +618,10 @@ async function run(name: string, tables: Tables): Promise<boolean> {
         invalidate: (change) => authenticator.invalidate(change),
       },
       sessions: {
-        authenticate: (request) => {
-          // One for each request: what a session may do is read anew, as on another node.
-          sessions = new ConsoleSessions({ tables, clock: systemClock, publicUrl: () => PUBLIC_URL });
-          return sessions.authenticate(request);
-        },
+        cookies: sessions().cookies,
+        find: (cookie) => sessions().find(cookie),
+        findBearer: (token, address) => sessions().findBearer(token, address),
+        authenticate: (request) => sessions().authenticate(request),
       },
     },
   });

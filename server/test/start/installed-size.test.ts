@@ -7,8 +7,8 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 const MB = 1024 * 1024;
 /** Blocks of a common file system: a file takes whole ones. */
 const BLOCK = 4096;
-/** Nearly all of it is the package of Node.js itself, of which only the size of another version can change. */
-const MOST_OF_OURS = 48 * MB;
+/** Checks of passkeys take 6.5 MB of it, detection of languages 8.8 MB. The runtime and the log engine come on top. */
+const MOST_OF_OURS = 55 * MB;
 /** The engine of the log store: one native library for the platform, 69 MB in version 1.5.6. It is optional. */
 const MOST_OF_LOG_ENGINE = 76 * MB;
 const LOG_ENGINE = 'node_modules/@duckdb/';

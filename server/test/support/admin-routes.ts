@@ -85,7 +85,7 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
     '/logs/exports/field-restrictions',
     ['logs.export'],
   ],
-  ['logs.read', 'GET', '/logs/:logId', `/logs/${ID}`, ['completions.write', 'logs.view', 'logs.write']],
+  ['logs.read', 'GET', '/logs/:logId', `/logs/${ID}`, ['completions.write', 'logs.read', 'logs.view', 'logs.write']],
   ...['feedbacks', 'feedbacks/scores', 'feedbacks/weighted', 'feedbacks/ai-models'].map((graph) => {
     const path = `/analytics/graphs/${graph}`;
     return [`analytics.graphs.${graph.replace('/', '.')}`, 'GET', path, path, ['analytics.view']] as const;
@@ -149,6 +149,13 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
     `/deployments/${ID}/verify-ping`,
     ['deployments.read'],
   ],
+  ['scim-groups.list', 'GET', '/scim/groups', '/scim/groups', ['workspaces.update']],
+  ['scim-workspaces.list', 'GET', '/scim/workspaces', '/scim/workspaces', ['workspaces.update']],
+  ['scim-workspaces.create', 'POST', '/scim/workspaces', '/scim/workspaces', ['workspaces.update']],
+  ['scim-workspaces.delete', 'DELETE', '/scim/workspaces/:mappingId', `/scim/workspaces/${ID}`, ['workspaces.update']],
+  ['scim_tokens.list', 'GET', '/scim/tokens', '/scim/tokens', ['organisation_users.create']],
+  ['scim_tokens.create', 'POST', '/scim/tokens', '/scim/tokens', ['organisation_users.create']],
+  ['scim_tokens.delete', 'DELETE', '/scim/tokens/:id', `/scim/tokens/${ID}`, ['organisation_users.create']],
   ...(
     [
       ['list', 'GET', '', 'list'],
@@ -166,6 +173,24 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
         `/secret-references${path}`,
         `/secret-references${path.replace(':id', ID)}`,
         [`secret_references.${scope}`],
+      ] as const,
+  ),
+  ...(
+    [
+      ['list', 'GET', '', 'read'],
+      ['create', 'POST', '', 'update'],
+      ['read', 'GET', '/:id', 'read'],
+      ['update', 'PUT', '/:id', 'update'],
+      ['delete', 'DELETE', '/:id', 'update'],
+    ] as const
+  ).map(
+    ([verb, method, path, scope]) =>
+      [
+        `sso_clients.${verb}`,
+        method,
+        `/admin/organisation/sso-clients${path}`,
+        `/admin/organisation/sso-clients${path.replace(':id', ID)}`,
+        [`organisation_settings.${scope}`],
       ] as const,
   ),
   ...(
@@ -330,6 +355,7 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
   ['providers.delete', 'DELETE', '/providers/:slug', '/providers/x', ['providers.delete']],
   ['users.list', 'GET', '/admin/users', '/admin/users', ['organisation_users.list']],
   ['users.read', 'GET', '/admin/users/:userId', `/admin/users/${ID}`, ['organisation_users.read']],
+  ['auth.self', 'GET', '/auth/self', '/auth/self', []],
   ['utils.test-auth', 'GET', '/utils/test-auth', '/utils/test-auth', []],
   [
     'organisation-members.list',

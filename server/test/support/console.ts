@@ -148,6 +148,7 @@ export async function consoleServer(options: {
     audit: { clock: clock, vault: plainVault },
     sessions,
     invitations: new Invitations({ tables, vault: plainVault, clock, sessions }),
+    oauth: () => Promise.reject(new Error('no OAuth server')),
     mailedLinks: new MailedLinks({
       tables,
       vault: plainVault,

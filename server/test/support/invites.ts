@@ -36,6 +36,7 @@ const openConsole = async () => {
     sessions,
     invitations: new Invitations({ tables, vault: plainVault, clock: systemClock, sessions }),
     addresses: { tables, vault: plainVault, clock: systemClock, mails: null },
+    oauth: () => Promise.reject(new Error('no OAuth server')),
     mailedLinks: new MailedLinks({
       tables,
       vault: plainVault,

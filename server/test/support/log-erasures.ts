@@ -18,6 +18,7 @@ import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
+import { fedDestinations } from '../../src/resources/logs/erasures/destinations.ts';
 import { ERASURES } from '../../src/resources/logs/erasures/index.ts';
 import { pendingErasures } from '../../src/resources/logs/erasures/pending.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
@@ -153,8 +154,14 @@ export async function startErasures(engine: 'sqlite' | 'postgres'): Promise<Eras
   const services = new Services()
     .provide(RECORDS, storedRecords(keeper, 0, systemClock.now, erased))
     .provide(KEPT_LOGS, { store: keeper, days: 0, erased: (tx) => pendingErasures(tx, vault) })
-    .provide(KEPT_BODIES, { find: (place) => stored.find(place), days: 14 })
+    .provide(KEPT_BODIES, {
+      find: (place) => stored.find(place),
+      search: (...asked) => stored.search(...asked),
+      days: 14,
+    })
     .provide(ERASURES, {
+      destinations: (organisationId, workspaceId) =>
+        tables.read(systemTenant(organisationId), (tx) => fedDestinations(tx, workspaceId)),
       wake: () => {
         for (const work of works) work.wake();
       },

@@ -4,29 +4,51 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, vi } from 'vitest';
 import { registerExportFiles } from '../../src/admin/export-files.ts';
-import { type ExportOptions, exportWork } from '../../src/jobs/log-exports.ts';
+import { systemTenant } from '../../src/auth/tenant.ts';
+import { openSegmentKey, segmentKey } from '../../src/compose/body-keys.ts';
+import { EXPORT_TURNS } from '../../src/compose/log-exports.ts';
+import { BodyLog } from '../../src/gateway/body-log.ts';
+import { type ExportOptions, exportTurn } from '../../src/jobs/log-exports.ts';
 import { createScheduler, type Scheduler } from '../../src/jobs/scheduler.ts';
+import type { BodyStore } from '../../src/keeper/body-keeper.ts';
 import { KeeperExporter } from '../../src/keeper/exporter.ts';
+import { bodyStore, StoredBodies } from '../../src/keeper/stored-bodies.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
+import { KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
 import { pendingErasures } from '../../src/resources/logs/erasures/pending.ts';
 import { EXPORTS } from '../../src/resources/logs/exports/index.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
 import { Services } from '../../src/resources/services.ts';
 import { openDiskBlobs } from '../../src/store/disk/blobs.ts';
+import { BodyJournal } from '../../src/store/disk/body-journal.ts';
+import { openVault } from '../../src/store/envelope.ts';
+import { loadKeyring } from '../../src/store/keyring.ts';
 import type { Blobs, StoredLog, Tables } from '../../src/store/ports.ts';
+import { BODY_FLAGS, type BodyPart, type PartFacts } from '../../src/telemetry/bodies/frame.ts';
 import { plainVault } from './admin.ts';
-import { recordOfNow, startKeeper } from './log-keeper.ts';
+import { type KeeperUnderTest, NO_BODIES, recordOfNow, startKeeper } from './log-keeper.ts';
 import { type Caller, type Organisation, startOrganisation } from './organisation.ts';
 
 export const ORIGIN = 'https://sluice.example';
 export const MAX_ROWS = 40;
 const PART_ROWS = 5;
 
+/** What is kept of a request; `said` of a record that is written. */
+export interface Said {
+  readonly request: string;
+  readonly answer?: string;
+  /** `content-type` of the answer. */
+  readonly type?: string;
+  readonly flags?: number;
+}
+
 export interface ExportsUnderTest {
+  readonly keeper: KeeperUnderTest;
   readonly on: Organisation;
   readonly exporter: KeeperExporter;
   readonly blobs: Blobs;
+  readonly bodies: StoredBodies;
   /** Names of all blobs. */
   kept(): Promise<string[]>;
   /** Moves the clock of the routes on. */
@@ -41,7 +63,18 @@ export interface ExportsUnderTest {
 }
 
 export async function startExports(engine: 'sqlite' | 'postgres'): Promise<ExportsUnderTest> {
-  const keeper = await startKeeper();
+  let chunks: BodyStore = NO_BODIES;
+  const later = <K extends keyof BodyStore>(name: K) =>
+    ((...args: never[]) => (chunks[name] as (...args: never[]) => unknown)(...args)) as BodyStore[K];
+  const keeper = await startKeeper({
+    bodies: {
+      segmentKey: later('segmentKey'),
+      chunkKey: later('chunkKey'),
+      readKey: later('readKey'),
+      put: later('put'),
+      get: later('get'),
+    },
+  });
   const dir = await mkdtemp(join(tmpdir(), 'sluice-blobs-'));
   const blobs = await openDiskBlobs({ dir });
   const exporter = new KeeperExporter(keeper.keeper, join(keeper.dir, 'logs'), systemClock);
@@ -53,6 +86,11 @@ export async function startExports(engine: 'sqlite' | 'postgres'): Promise<Expor
   };
   const services = new Services()
     .provide(KEPT_LOGS, { store: keeper.keeper, days: 0, erased: (tx) => pendingErasures(tx, plainVault) })
+    .provide(KEPT_BODIES, {
+      find: (place) => bodies.find(place),
+      search: (...asked) => bodies.search(...asked),
+      days: 14,
+    })
     .provide(EXPORTS, { maxRows: MAX_ROWS, wake });
   const on = await startOrganisation(engine, {
     clock,
@@ -61,6 +99,39 @@ export async function startExports(engine: 'sqlite' | 'postgres'): Promise<Expor
     register: (app, deps) => registerExportFiles(app, { ...deps, blobs }),
   });
   const { tables } = on.admin;
+  const keyring = await loadKeyring({ masterKeyFile: join(keeper.dir, 'master.key'), create: true });
+  const keys = openVault({ keyring, tables, clock: systemClock });
+  const segment = (...place: readonly [string, string, string]) => openSegmentKey(keys, ...place);
+  const opened = { blobs, tables, keys, clock: systemClock, tenantOf: systemTenant, segmentKey: segment };
+  chunks = bodyStore(opened);
+  const bodies = new StoredBodies(opened, keeper.keeper);
+  const bodyJournal = new BodyJournal({
+    dir: join(keeper.dir, 'spool', 'bodies'),
+    clock: systemClock,
+    log: silentLog,
+    keyOf: (name, of) => segmentKey(keys, name, of),
+  });
+  const bodyLog = new BodyLog({
+    journal: bodyJournal,
+    clock: systemClock,
+    rule: 'allowed',
+    maxBytes: 1 << 20,
+    maskedHeaders: [],
+  });
+  /** Frames of the bodies of a record; answers its columns. */
+  const keep = ({ id, organisation_id, workspace_id }: StoredLog, { request, answer, type, flags = 0 }: Said) => {
+    const place = bodyLog.place(String(workspace_id), request.length);
+    const parts: Partial<Record<BodyPart, PartFacts>> = {};
+    for (const [part, text] of Object.entries({ request, answer }) as ['request' | 'answer', string | undefined][]) {
+      if (text === undefined || (part === 'request' && (flags & BODY_FLAGS.answerOnly) !== 0)) continue;
+      bodyLog.piece(String(id), part, 1, Buffer.from(text));
+      const headers = part === 'answer' && type !== undefined ? { headers: { 'content-type': type } } : {};
+      parts[part] = { bytes: text.length, ...headers };
+    }
+    const whose = { organisation_id: String(organisation_id), workspace_id: String(workspace_id) };
+    bodyLog.end(String(id), { ...whose, ...place, time: systemClock.now(), flags, parts });
+    return { body_chunk: place.chunk, body_slot: place.slot, body_flags: flags };
+  };
   const worker = (more: Partial<ExportOptions> = {}): ExportOptions => ({
     tables,
     blobs,
@@ -71,15 +142,18 @@ export async function startExports(engine: 'sqlite' | 'postgres'): Promise<Expor
     log: silentLog,
     origin: () => ORIGIN,
     maxRows: MAX_ROWS,
+    bodiesDays: 14,
     partRows: PART_ROWS,
     waitMs: 20,
     ...more,
   });
   let seq = 0;
   return {
+    keeper,
     on,
     exporter,
     blobs,
+    bodies,
     worker,
     async kept() {
       const names: string[] = [];
@@ -99,7 +173,7 @@ export async function startExports(engine: 'sqlite' | 'postgres'): Promise<Expor
         pollMs: 20,
         closeMs: 100,
       });
-      scheduler.add(exportWork(options));
+      scheduler.add({ ...EXPORT_TURNS, run: (claim) => exportTurn(options, claim) });
       scheduler.start();
       schedulers.push(scheduler);
       return scheduler;
@@ -109,20 +183,25 @@ export async function startExports(engine: 'sqlite' | 'postgres'): Promise<Expor
       const begin = systemClock.now() - 60_000;
       const made = Array.from({ length: count }, (_, n) => {
         seq += 1;
-        return recordOfNow(seq, {
+        const { said, ...rest } = more(n);
+        const record = recordOfNow(seq, {
           organisation_id,
           workspace_id,
           time: begin + seq,
           path: '/v1/x',
           dry_run: false,
-          ...more(n),
+          ...rest,
         });
+        return said === undefined ? record : { ...record, ...keep(record, said as Said) };
       });
+      await bodyJournal.flush();
       await keeper.write(...made);
       return made;
     },
     async close() {
       await Promise.all(schedulers.map((one) => one.close()));
+      await bodyJournal.close();
+      await keys.close();
       await on.admin.close();
       await keeper.close();
       await rm(dir, { recursive: true });

@@ -27,6 +27,7 @@ export function recent(organisationId = 'org-a'): LogSelection {
 export const NO_BODIES: BodyStore = {
   segmentKey: async () => null,
   chunkKey: () => Promise.reject(new Error('no bodies are kept here')),
+  readKey: async () => null,
   put: () => Promise.reject(new Error('no bodies are kept here')),
   get: async () => false,
 };

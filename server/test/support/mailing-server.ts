@@ -26,11 +26,12 @@ export interface MailingServer extends TestServer {
 }
 
 /** Starts both; `stop` ends both. Without `publicUrl` it is the address that the server listens on, for real browsers. */
-export async function startMailingServer(publicUrl?: string): Promise<MailingServer> {
+export async function startMailingServer(publicUrl?: string, env: Record<string, string> = {}): Promise<MailingServer> {
   const sink = await mailSink();
   const server = await startServer({
     SLUICE_SMTP_URL: `smtp://127.0.0.1:${sink.port}`,
     SLUICE_MAIL_FROM: 'Sluice <sluice@x.example>',
+    ...env,
     ...(publicUrl === undefined ? {} : { SLUICE_PUBLIC_URL: publicUrl }),
   });
   const mailsTo = (email: string) => sink.mails.filter(({ to }) => to.includes(email));

@@ -21,3 +21,17 @@ export function report(what: string, lags: readonly number[]): void {
   const at = (part: number) => Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0);
   process.stdout.write(`revocation, ${what}: ${lags.length} × p50 ${at(0.5)} p99 ${at(0.99)} max ${at(1)} ms\n`);
 }
+
+/** `count` pieces of work, `width` at a time; answers in order. */
+export async function inParallel<T>(width: number, count: number, work: (index: number) => Promise<T>): Promise<T[]> {
+  const out: T[] = [];
+  let next = 0;
+  const lane = async () => {
+    while (next < count) {
+      const index = next++;
+      out[index] = await work(index);
+    }
+  };
+  await Promise.all(Array.from({ length: width }, lane));
+  return out;
+}

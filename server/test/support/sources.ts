@@ -17,6 +17,7 @@ const PORT_FILES = new Set([
   'training-tables.ts',
   'feedback-table.ts',
   'secret-reference-table.ts',
+  'sign-in-tables.ts',
   'vault.ts',
 ]);
 

@@ -90,6 +90,8 @@ describe.each(ENGINES)('inner requests on %s', (engine) => {
     const counters = memoryCounters({ clock });
     const services: Services = {
       authenticator: createAuthenticator({ tables, clock, log: silentLog }),
+      accessTokens: null as never,
+      signIns: null as never,
       runtime: fixedRuntime(() => snapshot),
       inFlight: new InFlight(),
       guardedFetch: null as never,

@@ -123,9 +123,28 @@ export function workspaceLimitSpecs(
   row: Pick<Row<'workspaces'>, 'id' | 'slug' | 'usage_limits' | 'last_updated_at'>,
 ): readonly LimitSpec[] {
   const owner = { kind: 'workspace', id: row.id, label: row.slug, at: row.last_updated_at } as const;
+  return specsOf(owner, row.usage_limits ?? [], true);
+}
+
+/** The specs of an owner that has one limit, as keys have, or may have several. */
+export function limitSpecs(
+  owner: Parameters<typeof limitSpec>[0],
+  limits: UsageLimit | readonly UsageLimit[] | null,
+): readonly LimitSpec[] {
+  const list = limits === null ? [] : isList(limits) ? limits : [limits];
+  return specsOf(owner, list, list.length > 1);
+}
+
+const isList = (limits: UsageLimit | readonly UsageLimit[]): limits is readonly UsageLimit[] => Array.isArray(limits);
+
+function specsOf(
+  owner: Parameters<typeof limitSpec>[0],
+  limits: readonly UsageLimit[],
+  several: boolean,
+): readonly LimitSpec[] {
   const byBucket = new Map<string, LimitSpec>();
-  for (const limit of row.usage_limits ?? []) {
-    const spec = limitSpec(owner, limit, true);
+  for (const limit of limits) {
+    const spec = limitSpec(owner, limit, several);
     if (spec === null) continue;
     // Rows from before repetitions were refused: of two limits on one counter the lower one holds.
     const known = byBucket.get(spec.bucketKey);

@@ -1,8 +1,8 @@
 /** What is kept of the answer of one request while it passes. Made when bodies are kept, and for no other request. */
 import type { BodyLog } from '../../gateway/body-log.ts';
+import { PartWriter } from '../../gateway/part-writer.ts';
 import type { BodyPart } from '../../telemetry/bodies/frame.ts';
 import type { Target } from '../target.ts';
-import { PartWriter } from './part-writer.ts';
 
 /** What came back from one side. */
 interface Came {

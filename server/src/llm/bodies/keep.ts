@@ -3,8 +3,9 @@
  * what is left of the answers that were taken as they passed.
  */
 import type { BodyPlace } from '../../gateway/body-log.ts';
-import { keptBodies } from '../../gateway/kept-bodies.ts';
+import { FAILED_ANSWER_BYTES, keptBodies } from '../../gateway/kept-bodies.ts';
 import type { Ending } from '../../gateway/outcome.ts';
+import type { PartWriter } from '../../gateway/part-writer.ts';
 import { keepBuffer } from '../../http/buffer-pool.ts';
 import { pathOnly } from '../../kernel/path-only.ts';
 import { inTurns, type Steps } from '../../kernel/turns.ts';
@@ -15,7 +16,6 @@ import { SECRET_HEADERS } from '../provider-headers.ts';
 import type { Prepared } from '../state/prepared.ts';
 import { beginCapture, captureOf } from './begin.ts';
 import { type BodyCapture, typeIn } from './capture.ts';
-import type { PartWriter } from './part-writer.ts';
 
 /** What this file uses of an exchange. */
 type Used = Uses<'attempt' | 'capture' | 'guard' | 'outcome' | 'request', 'bodyLog' | 'clock'>;
@@ -25,8 +25,6 @@ export interface KeptReference extends Partial<BodyPlace> {
   readonly flags: number;
 }
 
-/** Of the answer of a request that failed, where nothing else is kept. */
-const FAILED_BYTES = 16 * 1024;
 /** So much is written at once; more in turns of the event loop. */
 const AT_ONCE = 64 * 1024;
 const STEP_BYTES = 32 * 1024;
@@ -87,7 +85,7 @@ function keepFailed(x: Used, ending: Ending): KeptReference | null {
   if (ending.kind !== 'whole' || removedBy(x) !== 'nothing') return null;
   const capture = captureOf(x);
   if (x.attempt.target !== null) capture.begin(x.attempt.target);
-  const writer = capture.writer('answer', typeIn(ending.headers), FAILED_BYTES);
+  const writer = capture.writer('answer', typeIn(ending.headers), FAILED_ANSWER_BYTES);
   const parts = { answer: { status: ending.status } };
   return write(x, [{ writer, bytes: ending.body }], parts, BODY_FLAGS.answerOnly);
 }

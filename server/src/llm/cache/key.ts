@@ -95,7 +95,7 @@ function about(x: Uses<'guard' | 'request'>, target: Target, prepared: Prepared)
     1,
     principal?.organisationId ?? null,
     principal?.workspaceId ?? null,
-    principal?.keyId ?? null,
+    principal?.keyId ?? principal?.limitOwner?.id ?? null,
     principal?.userId ?? null,
     config ?? reference ?? null,
     target.path,

@@ -5,7 +5,7 @@ import { roleScopes, scopesOf } from '../../auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../../auth/security-settings.ts';
 import { systemTenant } from '../../auth/tenant.ts';
 import type { InvitedKey } from '../../store/schema.ts';
-import { autoCreateUserKey } from './auto.ts';
+import { autoCreateUserKeys } from './auto.ts';
 
 describe.each(['sqlite', 'postgres'] as const)('auto-created user keys on %s', (engine) => {
   let keys: KeyHarness;
@@ -20,10 +20,12 @@ describe.each(['sqlite', 'postgres'] as const)('auto-created user keys on %s', (
     await keys?.close();
   });
 
-  const join = (userId: string, workspaceId = team, asked: InvitedKey | null = null) =>
-    keys.tables.write(systemTenant(keys.admin.a.organisation_id), (tx) =>
-      autoCreateUserKey({ tx, clock: keys.clock, workspaceId, userId, actorId: 'actor', asked }),
+  const join = async (userId: string, workspaceId = team, asked: InvitedKey | null = null) => {
+    const [made] = await keys.tables.write(systemTenant(keys.admin.a.organisation_id), (tx) =>
+      autoCreateUserKeys({ tx, clock: keys.clock, workspaceId, userIds: [userId], actorId: 'actor', asked }),
     );
+    return made ?? null;
+  };
   const joined = async (role: WorkspaceRole = 'member', asked: InvitedKey | null = null, workspaceId = team) => {
     const userId = await keys.addUser('member', role, workspaceId);
     const made = await join(userId, workspaceId, asked);

@@ -7,9 +7,10 @@ import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import type { InvitedKey, KeyDefaults } from '../../store/schema.ts';
 import { autoCreatesUserKeys, effectiveSetting } from '../settings/settings.ts';
-import { countUserKeys, insertKey } from './create.ts';
+import { countUserKeys, insertKeys } from './create.ts';
 import { policyColumns } from './rotation.ts';
 import { checkDefaults, checkRotation, newExpiry, userKeySettings } from './rules.ts';
+import type { KeyRow } from './secrets.ts';
 
 const NAME = 'Auto-created key';
 
@@ -17,9 +18,10 @@ export interface AutoKeyRequest {
   readonly tx: TenantTx;
   readonly clock: Clock;
   readonly workspaceId: string;
-  readonly userId: string;
-  /** User or key that caused it. */
-  readonly actorId: string;
+  /** Those who joined: at most a thousand. */
+  readonly userIds: readonly string[];
+  /** User or key that caused it; default each user themselves. */
+  readonly actorId?: string;
   /** What an invite asked for; a key is then made whatever `user_api_key_auto_create` says. */
   readonly asked?: InvitedKey | null;
 }
@@ -31,55 +33,66 @@ export interface AutoKey {
 }
 
 /**
- * Makes a user key when the settings of the workspace want one and the user has none there, in the caller's
- * transaction: expiry, rotation, config and scopes from the settings as they are in it. Null when none is
- * made: the settings want none, the user has one, or has as many as are allowed.
+ * Makes a user key for each user who has none there, when the settings of the workspace want one, in the caller's
+ * transaction: expiry, rotation, config and scopes from the settings as they are in it. None is made for a user who has one,
+ * or has as many as are allowed. Statements do not grow with users.
  */
-export async function autoCreateUserKey(request: AutoKeyRequest): Promise<AutoKey | null> {
-  const { tx, clock, workspaceId, userId, actorId } = request;
+export async function autoCreateUserKeys(request: AutoKeyRequest): Promise<AutoKey[]> {
+  const { tx, clock, workspaceId, actorId } = request;
   const asked = request.asked ?? null;
   const organisation = await tx.organisation();
   const workspace = await tx.find('workspaces', { id: workspaceId, status: 'active' });
-  const user = await tx.find('users', { id: userId, status: 'active' });
-  if (workspace === undefined || user === undefined) return null;
-  if (asked === null && !autoCreatesUserKeys(organisation, workspace)) return null;
-  const member = await tx.find('workspace_members', { workspace_id: workspaceId, user_id: userId, status: 'active' });
+  if (workspace === undefined) return [];
+  if (asked === null && !autoCreatesUserKeys(organisation, workspace)) return [];
+  const userIds = { in: [...request.userIds] };
+  const users = await tx.list('users', { where: { id: userIds, status: 'active' } });
+  if (users.length === 0) return [];
+  const here = { workspace_id: workspaceId, user_id: userIds };
+  const members = await tx.list('workspace_members', { where: { ...here, status: 'active' } });
+  const roles = new Map(members.map((member) => [member.user_id, member.role]));
   const settings = await userKeySettings(tx, workspaceId);
-  const count = await countUserKeys(tx, workspaceId, userId);
-  if ((asked === null && count > 0) || count >= (settings.maxKeys ?? Infinity)) return null;
+  const counts = await countUserKeys(tx, workspaceId, request.userIds);
+  const most = settings.maxKeys ?? Infinity;
   const now = clock.now();
   const allowed = effectiveSetting(organisation, workspace, 'user_api_key_auto_create_scopes');
-  const held = intersect(
-    scopesOf('workspace-user'),
-    roleScopes(user.role, member?.role ?? null, securityOf(organisation, workspace)),
-  );
-  const limit = allowed === null ? held : intersect(allowed, held);
-  const row = {
-    id: uuidv7(clock),
-    organisation_id: organisation.id,
-    workspace_id: workspaceId,
-    user_id: userId,
-    type: 'workspace-user' as const,
-    name: asked?.name ?? NAME,
-    description: null,
-    status: 'active' as const,
-    scopes: [...(asked === null ? limit : intersect(asked.scopes, limit))],
-    rate_limits: null,
-    usage_limits: null,
-    defaults: await defaultsOf(tx, workspaceId, settings.config, asked),
-    alert_emails: null,
-    expires_at: newExpiry(undefined, settings, now),
-    ...policyColumns(checkRotation(undefined, null, settings, now, now)),
-    creation_mode: 'auto' as const,
-    created_by: actorId,
-    bounded_by: null,
-    last_rotated_at: null,
-    last_reset_at: null,
-    version: 1,
-    created_at: now,
-    last_updated_at: now,
-  };
-  return { id: row.id, key: await insertKey(tx, row) };
+  const security = securityOf(organisation, workspace);
+  const defaults = await defaultsOf(tx, workspaceId, settings.config, asked);
+  const rotation = policyColumns(checkRotation(undefined, null, settings, now, now));
+  const rows = users
+    .filter(({ id }) => {
+      const count = counts.get(id) ?? 0;
+      return (asked !== null || count === 0) && count < most;
+    })
+    .map((user): KeyRow => {
+      const held = intersect(scopesOf('workspace-user'), roleScopes(user.role, roles.get(user.id) ?? null, security));
+      const limit = allowed === null ? held : intersect(allowed, held);
+      return {
+        id: uuidv7(clock),
+        organisation_id: organisation.id,
+        workspace_id: workspaceId,
+        user_id: user.id,
+        type: 'workspace-user',
+        name: asked?.name ?? NAME,
+        description: null,
+        status: 'active',
+        scopes: [...(asked === null ? limit : intersect(asked.scopes, limit))],
+        rate_limits: null,
+        usage_limits: null,
+        defaults,
+        alert_emails: null,
+        expires_at: newExpiry(undefined, settings, now),
+        ...rotation,
+        creation_mode: 'auto',
+        created_by: actorId ?? user.id,
+        bounded_by: null,
+        last_rotated_at: null,
+        last_reset_at: null,
+        version: 1,
+        created_at: now,
+        last_updated_at: now,
+      };
+    });
+  return insertKeys(tx, rows);
 }
 
 /**

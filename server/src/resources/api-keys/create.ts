@@ -4,7 +4,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import { usageLimitOf } from '../body-fields.ts';
-import { actorId, workspaceMissing } from '../common.ts';
+import { actorId, only, workspaceMissing } from '../common.ts';
 import { action, type Call } from '../resource.ts';
 import { boundsNew, checkMayAdd, liftBounds, mayLoosen } from './bounds.ts';
 import { policyColumns } from './rotation.ts';
@@ -30,20 +30,27 @@ const createParams = z
 
 type CreateParams = z.infer<typeof createParams>;
 
-/** Stores a new key with its first secret; the answer is the whole key, which can be shown this once only. */
-export async function insertKey(tx: TenantTx, row: KeyRow): Promise<string> {
-  const secret = mintSecret(row, row.created_at);
-  await tx.insert('api_keys', row);
-  await tx.insert('api_key_secrets', secret.row);
-  tx.changed({ workspaceId: row.workspace_id, topic: 'api_keys', entityId: row.id });
-  return secret.key;
+/** Stores new keys with their first secrets; the answer has the whole keys, which can be shown this once only. */
+export async function insertKeys(tx: TenantTx, rows: readonly KeyRow[]): Promise<{ id: string; key: string }[]> {
+  const made = rows.map((row) => ({ row, secret: mintSecret(row, row.created_at) }));
+  await tx.insertAll('api_keys', rows);
+  await tx.insertAll(
+    'api_key_secrets',
+    made.map(({ secret }) => secret.row),
+  );
+  for (const { workspace_id: workspaceId, id } of rows) tx.changed({ workspaceId, topic: 'api_keys', entityId: id });
+  return made.map(({ row, secret }) => ({ id: row.id, key: secret.key }));
 }
 
-/** How many keys a user has in a workspace, for `user_api_key_count`. */
-export function countUserKeys(tx: TenantTx, workspaceId: string, userId: string): Promise<number> {
-  return tx.count('api_keys', {
-    where: { workspace_id: workspaceId, user_id: userId, type: 'workspace-user', status: { not: 'archived' } },
-  });
+/** How many keys each of these users has in a workspace, for `user_api_key_count`. */
+export async function countUserKeys(
+  tx: TenantTx,
+  workspaceId: string,
+  userIds: readonly string[],
+): Promise<Map<string, number>> {
+  const where = { workspace_id: workspaceId, user_id: { in: [...userIds] }, type: 'workspace-user' } as const;
+  const groups = await tx.totals('api_keys', { where: { ...where, status: { not: 'archived' } }, by: ['user_id'] });
+  return new Map(groups.map(({ by, count }) => [String(by.user_id), count]));
 }
 
 /** The row of a key as the caller asks for it. */
@@ -81,7 +88,7 @@ async function keyRow(call: Call<CreateParams, unknown, CreateBody>): Promise<Ke
   const userId = isUser ? await checkOwner(call, workspaceId, body.user_id) : null;
   const settings = isUser ? await userKeySettings(tx, workspaceId) : null;
   if (settings?.maxKeys != null && userId !== null && workspaceId !== null) {
-    const count = await countUserKeys(tx, workspaceId, userId);
+    const count = (await countUserKeys(tx, workspaceId, [userId])).get(userId) ?? 0;
     if (count >= settings.maxKeys) {
       throw new SluiceError(
         'conflict',
@@ -146,7 +153,7 @@ export const createKey = action({
   example: { body: { name: 'Development', scopes: ['completions.write'] } },
   run: async (call) => {
     const row = await keyRow(call);
-    const key = await insertKey(call.tx, row);
+    const { key } = only(await insertKeys(call.tx, [row]));
     await liftBounds(call.tx, call.principal, row);
     call.audit(row.id, { before: null, after: row, table: 'api_keys' });
     return { id: row.id, key, object: 'api-key' as const };

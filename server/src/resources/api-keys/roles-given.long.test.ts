@@ -91,6 +91,34 @@ async function sent(body: Record<string, unknown>): Promise<string> {
 
 const members = () => `/v1/admin/workspaces/${api.a.workspace_id}/users`;
 
+const SSO = '/v1/admin/organisation/sso-clients';
+let clients = 0;
+/** A registration at an identity provider, which an administrator made where nothing says otherwise. */
+const register = (key: string | undefined, mappings: readonly object[]) => {
+  const body = { name: `Provider ${++clients}`, issuer: 'https://issuer.example', client_id: 'c', client_secret: 's' };
+  return api.call('POST', SSO, { ...(key && { key }), body: { ...body, group_mappings: mappings } });
+};
+const ofGroup = (role: string) => [{ group: 'staff', role }];
+const ofGroupIn = (role: string) => [{ group: 'staff', workspace_id: api.a.workspace_id, workspace_role: role }];
+
+/** What the members of a group at an identity provider become. */
+const mappingWays: readonly Way[] = [
+  { level: 'organisation', roles: ['admin'], mappings: ofGroup } as const,
+  { level: 'workspace', roles: IN_WORKSPACE, mappings: ofGroupIn } as const,
+].flatMap(({ level, roles, mappings }): Way[] => {
+  const shared = { scope: 'organisation_settings.update', types: ORGANISATION, roles, level };
+  const update = async (key: string, role: string) => {
+    const { body } = await register(undefined, []);
+    const answer = await api.call('PUT', `${SSO}/${body.id}`, { key, body: { group_mappings: mappings(role) } });
+    await api.call('DELETE', `${SSO}/${body.id}`);
+    return answer;
+  };
+  return [
+    { ...shared, id: 'sso_clients.create', give: (key, role) => register(key, mappings(role)) },
+    { ...shared, id: 'sso_clients.update', give: update },
+  ];
+});
+
 /** Every route on which a role is given, at both levels where a body has both. */
 const WAYS: readonly Way[] = [
   {
@@ -177,6 +205,18 @@ const WAYS: readonly Way[] = [
     give: async (key) =>
       api.call('POST', '/v1/admin/workspaces', { key, body: { name: address(), users: [(await person()).id] } }),
   },
+  {
+    id: 'scim-workspaces.create',
+    scope: 'workspaces.update',
+    types: ORGANISATION,
+    roles: IN_WORKSPACE,
+    level: 'workspace',
+    give: (key, role) => {
+      const body = { workspace_id: api.a.workspace_id, role, scim_group_name: `Group ${address()}` };
+      return api.call('POST', '/v1/scim/workspaces', { key, body });
+    },
+  },
+  ...mappingWays,
 ];
 
 const cells = WAYS.flatMap((way) =>
@@ -192,7 +232,7 @@ describe('a key gives only roles whose scopes it holds', () => {
     const given = ACTIONS.filter(({ body, writes }) => {
       if (!writes || body === null) return false;
       const schema = JSON.stringify(z.toJSONSchema(body, { io: 'input', unrepresentable: 'any' }));
-      return /"enum":\["admin","(?:manager|member)"/.test(schema);
+      return /"enum":\["admin","(?:manager|member)"|"role":\{/.test(schema);
     }).map(({ id }) => id);
     const known = new Set(WAYS.map(({ id }) => id));
     expect(given.length).toBeGreaterThan(3);

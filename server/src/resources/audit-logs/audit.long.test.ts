@@ -205,8 +205,8 @@ describe.each(['sqlite', 'postgres'] as const)('the audit log on %s', (engine) =
         expect(ended.status).toBe(204);
         const rows = (await rowsOf(admin.tables, admin.a.organisation_id)).filter((row) => row.user_id === user.id);
         expect(rows.map((row) => [row.action, row.resource_type, row.user_type, row.method])).toEqual([
-          ['create', 'console sessions', 'user', 'POST'],
-          ['delete', 'console sessions', 'user', 'DELETE'],
+          ['create', 'auth.sign_in', 'user', 'POST'],
+          ['delete', 'auth.sign_out', 'user', 'DELETE'],
         ]);
         expect(JSON.stringify(rows)).not.toContain(token);
       } finally {

@@ -210,5 +210,5 @@ export function systemEntry(clock: Clock, deed: SystemDeed): AuditEntry {
 
 /** The contract's spelling of a resource type: `api-keys` is `api keys`. */
 export function resourceType(name: string): string {
-  return name.replace(/[-_]/g, ' ').toLowerCase();
+  return name.includes('.') ? name : name.replace(/[-_]/g, ' ').toLowerCase();
 }

@@ -1,6 +1,7 @@
 /** One object that always exists, such as the settings of an organisation: read with GET, set with PUT. */
 import type { z } from 'zod';
 import { type Action, type AnswerValue, type AnyAction, action, type Call } from '../resource.ts';
+import type { Work } from '../services.ts';
 import type { Described } from '../spec.ts';
 
 export interface Singleton<Q, B, R, U> {
@@ -20,6 +21,8 @@ export interface Singleton<Q, B, R, U> {
     readonly summary: string;
     readonly body: z.ZodType<B>;
     readonly response: z.ZodType<unknown, U>;
+    /** As `Action.ahead`. */
+    ahead?(call: Call<unknown, unknown, B>): Promise<Work<unknown> | null>;
     /** Writes, and names what it did in the audit log and in the feed. */
     run(call: Call<unknown, unknown, B>): Promise<AnswerValue<NoInfer<U>>>;
   };
@@ -53,7 +56,7 @@ export function singleton<Q, B, R, U>(own: Singleton<Q, B, R, U>): AnyAction[] {
       writes: false,
       audit: null,
     }),
-    action<unknown, unknown, B, U>({
+    action<unknown, unknown, B, U, unknown>({
       ...common,
       ...update,
       id: `${own.name}.update`,

@@ -36,14 +36,14 @@ const entry = z.strictObject({
       .optional()
       .describe('`POST` when absent.'),
     headers: headers.describe(
-      '`x-gateway-provider` names the provider, or with `@` a stored one; `x-gateway-virtual-key` a virtual key. Prices are theirs. Nothing else of it is kept.',
+      '`x-gateway-provider` names the provider, or with `@` a stored one; `x-gateway-virtual-key` a virtual key. Prices are theirs. `x-gateway-debug: false` keeps no body of the entry. Credentials are masked.',
     ),
-    body: json.describe('Any JSON, of which `model` and `stream` are read and nothing is kept.'),
+    body: json.describe('Any JSON, of which `model` and `stream` are read.'),
   }),
   response: z.strictObject({
     status: z.int().min(100).max(599).optional().describe('200 when absent.'),
-    headers: headers.describe('Nothing of it is kept.'),
-    body: json.describe('Any JSON, of which `model`, `usage` and the code of an error are read and nothing is kept.'),
+    headers: headers.describe('Credentials are masked.'),
+    body: json.describe('Any JSON, of which `model`, `usage` and the code of an error are read.'),
     response_time: z.int().min(0).max(DAY_MS).optional().describe('Milliseconds.'),
   }),
   metadata: z
@@ -70,7 +70,7 @@ export const insertLogs = action({
   path: '/logs',
   summary: 'Record requests that were sent elsewhere',
   description:
-    'One entry or a list of up to 100, each of up to 1 MB. Each becomes a record with the source `custom`, priced by its provider, model and usage. It counts under no limit, and bodies are not kept. All of a list are recorded, or none. An entry with `trace_id` and `span_id` is recorded once in its workspace, however often it is sent. It needs `completions.write` beside `logs.write`.',
+    'One entry or a list of up to 100, each of up to 1 MB. Each becomes a record with the source `custom`, priced by its provider, model and usage. It counts under no limit. Bodies are kept where those of requests are (`debug_log`); guardrails do not judge them. All of a list are recorded, or none. An entry with `trace_id` and `span_id` is recorded once in its workspace, however often it is sent. It needs `completions.write` beside `logs.write`.',
   example: {
     body: {
       request: {
@@ -109,7 +109,7 @@ export const insertLogs = action({
       workspaceId,
       keyId: principal.keyId,
       userId: principal.userId,
-      metadata: principal.defaults.metadata ?? null,
+      defaults: principal.defaults,
     };
     const list = Array.isArray(body);
     return afterCommit({ logs: CUSTOM_LOGS }, async ({ logs }) => {
@@ -123,23 +123,46 @@ export const insertLogs = action({
 /** Names of headers that say whose prices hold. */
 const TELLING = /-(?:provider|virtual-key)$/i;
 
-/** An entry without what is not kept of it: its bodies, and the texts of its other headers. */
+/** A body: what is read of it as an object, and all of it as text with its headers, which are kept or not. */
+class GivenPart {
+  readonly members: JsonObject;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string;
+
+  constructor(members: JsonObject, headers: Readonly<Record<string, string>>, text: string) {
+    this.members = members;
+    this.headers = headers;
+    this.text = text;
+  }
+}
+
+/** An entry whose bodies are texts: as objects they take several times their bytes. */
 function reduced(given: JsonObject): JsonObject {
   const { request, response } = given;
   return {
     ...given,
-    ...(isObject(request) ? { request: withoutTexts(request, ['model', 'stream']) } : {}),
-    ...(isObject(response) ? { response: withoutTexts(response, ['model', 'usage', 'error']) } : {}),
+    ...(isObject(request) ? { request: withTexts(request, ['model', 'stream']) } : {}),
+    ...(isObject(response) ? { response: withTexts(response, ['model', 'usage', 'error']) } : {}),
   };
 }
 
-function withoutTexts(part: JsonObject, members: readonly string[]): JsonObject {
+function withTexts(part: JsonObject, members: readonly string[]): JsonObject {
   const { headers: given, body } = part;
+  const told = isObject(given) ? given : {};
+  const texts = Object.entries(told).filter((pair): pair is [string, string] => typeof pair[1] === 'string');
+  const kept = (value: JsonValue) =>
+    new GivenPart(isObject(value) ? picked(value, members) : {}, Object.fromEntries(texts), JSON.stringify(value));
   return {
     ...part,
     ...(isObject(given) ? { headers: telling(given) } : {}),
-    ...(body === undefined ? {} : { body: isObject(body) ? picked(body, members) : null }),
+    ...(body === undefined ? {} : { body: kept(body) as unknown as JsonValue }),
   };
+}
+
+/** The part of an entry that `reduced` has made. */
+function partOf(body: unknown): GivenPart {
+  if (body instanceof GivenPart) return body;
+  throw new TypeError('a body of an entry was not reduced');
 }
 
 /** What is no text stays: it is refused. */
@@ -172,8 +195,8 @@ function codeOf(error: JsonValue | undefined): JsonValue {
 
 function logOf({ request, response, metadata = {} }: Entry, named: CustomLogs['headers']): CustomLog {
   const { trace_id, span_id, span_name, parent_span_id, ...more } = metadata;
-  const asked = (request.body ?? {}) as JsonObject;
-  const answered = (response.body ?? {}) as JsonObject;
+  const [sent, came] = [partOf(request.body), partOf(response.body)];
+  const [asked, answered] = [sent.members, came.members];
   const { status = 200 } = response;
   return {
     url: withoutQuery(request.url),
@@ -193,6 +216,8 @@ function logOf({ request, response, metadata = {} }: Entry, named: CustomLogs['h
     metadata: Object.fromEntries(
       Object.entries(more).filter((pair): pair is [string, string] => pair[1] !== undefined),
     ),
+    request: { headers: sent.headers, body: sent.text },
+    answer: { headers: came.headers, body: came.text },
   };
 }
 

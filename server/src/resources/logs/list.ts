@@ -1,6 +1,7 @@
 /** `GET /logs` and `GET /logs/histogram`: the stored requests, newest first, and their number over time. */
 import { z } from 'zod';
-import type { LogFilter, LogGroups, LogPage, LogSelection } from '../../telemetry/log-query.ts';
+import { SluiceError } from '../../kernel/errors.ts';
+import type { LogFilter, LogFoundPage, LogGroups, LogPage, LogSelection } from '../../telemetry/log-query.ts';
 import { feedbackFilter } from '../analytics/feedback-filter.ts';
 import {
   bucketKey,
@@ -17,9 +18,12 @@ import {
 import { coverageFields, coverageOf, whole } from '../analytics/numbers.ts';
 import { optionalRangeFields, rangeOf } from '../analytics/range.ts';
 import { toIso } from '../body-fields.ts';
+import { refuse } from '../common.ts';
 import { queryBoolean, queryInteger } from '../fields.ts';
 import { action, type Call } from '../resource.ts';
 import { afterCommit, withServices } from '../services.ts';
+import { bodySettings } from '../settings/settings.ts';
+import { type BodyReader, KEPT_BODIES } from './bodies.ts';
 import { cursorOf, questionDigest, readCursor } from './cursor.ts';
 import { namesOf } from './names.ts';
 import { KEPT_LOGS, type Reach, reachOf } from './reach.ts';
@@ -64,6 +68,7 @@ interface Asked {
   readonly reach: Reach;
   readonly selection: LogSelection;
   readonly digest: string;
+  readonly found: LogFoundPage | null;
 }
 
 const listQuery = z
@@ -73,10 +78,22 @@ const listQuery = z
     limit: queryInteger(1, MOST).optional().describe(`Default ${DEFAULT}.`),
     order: z.enum(['newest', 'oldest']).optional().describe('`newest` first when absent.'),
     cursor: z.string().max(1_000).optional().describe('`next_cursor` of the page before, with the same parameters.'),
+    q: z
+      .string()
+      .min(2)
+      .max(200)
+      .optional()
+      .describe(
+        'A phrase in the kept bodies, in any case: requests and answers of one workspace are read for it, the newest first, for about a second. It needs `logs.view`.',
+      ),
     total: queryBoolean.optional().describe(`\`true\`: counts the requests, to ${MOST_COUNTED + 1} at most.`),
   })
   .superRefine(checkRange)
-  .superRefine(checkBounds);
+  .superRefine(checkBounds)
+  .superRefine(({ q, total }, context) => {
+    if (q === undefined || total !== true) return;
+    context.addIssue({ code: 'custom', path: ['total'], message: 'cannot be combined with q' });
+  });
 
 export const logList = action({
   id: 'logs.list',
@@ -101,6 +118,16 @@ export const logList = action({
       .int()
       .optional()
       .describe(`With \`total=true\`; ${MOST_COUNTED + 1} means more than ${MOST_COUNTED}.`),
+    search: z
+      .object({
+        complete: z
+          .boolean()
+          .describe('`false`: the time was over before the page was full. `next_cursor` searches on from there.'),
+        searched: z.int().describe('Requests whose bodies were looked at.'),
+        unread: z.int().describe('Of these, requests whose bodies could not be read.'),
+      })
+      .optional()
+      .describe('With `q`.'),
     ...coverageFields,
   }),
   writes: false,
@@ -112,24 +139,35 @@ export const logList = action({
     const order = query.order ?? 'newest';
     // Of feedback what was asked for, and not what it comes to: more of it may come between two pages.
     const { time_of_generation_min, time_of_generation_max, weighted_feedback_min, weighted_feedback_max } = query;
+    const { q } = query;
+    const bodies = q === undefined ? null : await bodiesToSearch(call, reach);
     const bounds = [time_of_generation_min, time_of_generation_max, weighted_feedback_min, weighted_feedback_max];
-    const digest = questionDigest(first, JSON.stringify([order, ...bounds]));
+    const digest = questionDigest(first, JSON.stringify([order, ...bounds, ...(q === undefined ? [] : [q])]));
     const on = query.cursor === undefined ? null : readCursor(vault, query.cursor, digest);
     const asked = on === null ? first : { ...first, from: on.from, to: on.to };
     const selection = await withFeedback(call, reach, query, asked);
     return withServices({ logs: KEPT_LOGS }, async ({ logs: { store } }): Promise<Asked> => {
       const { limit = DEFAULT } = query;
       const wanted = { columns: LIST_COLUMNS, order, limit, behind: on?.behind ?? null } as const;
+      if (bodies !== null && q !== undefined) {
+        // The page of the records says what of them is missing here.
+        const [page, found] = await Promise.all([
+          store.page(selection, { ...wanted, columns: ['id'], limit: 1 }),
+          bodies.search(selection, { ...wanted, ...bodies.rules, phrase: q }),
+        ]);
+        const { rows, next } = found;
+        return { page: { ...page, rows, next }, total: null, reach, selection, digest, found };
+      }
       const [page, total] = await Promise.all([
         store.page(selection, wanted),
         query.total === true ? store.count(selection, MOST_COUNTED) : null,
       ]);
-      return { page, total, reach, selection, digest };
+      return { page, total, reach, selection, digest, found: null };
     });
   },
   run: async ({ asked, tx, vault }) => {
     if (asked === null) throw new Error('the page was asked for before');
-    const { page, total, reach, selection, digest } = asked;
+    const { page, total, reach, selection, digest, found } = asked;
     const names = await namesOf(tx, idsOf(page.rows));
     const { from, to } = selection;
     return {
@@ -137,11 +175,32 @@ export const logList = action({
       data: page.rows.map((row) => listedOf(row, names, reach.sight)),
       next_cursor: page.next === null ? null : cursorOf(vault, { behind: page.next, from, to }, digest),
       ...(total === null ? {} : { total }),
+      ...(found === null ? {} : { search: searchOf(found) }),
       ...coverageOf(page),
     };
   },
 });
 
+const searchOf = ({ complete, searched, unread }: LogFoundPage) => ({ complete, searched, unread });
+
+/** The bodies of one workspace, as far as the caller may read them. */
+async function bodiesToSearch(call: Pick<Call, 'principal' | 'tx' | 'clock' | 'service'>, { scope, sight }: Reach) {
+  if (!call.principal.scopes.has('logs.view')) {
+    throw new SluiceError('forbidden', 'A search in bodies (q) needs the scope logs.view.', { param: 'q' });
+  }
+  const [id, ...more] = scope.workspaceIds ?? [];
+  if (id === undefined || more.length > 0) {
+    throw refuse('q', 'searches the bodies of one workspace: name it with workspace_slug or workspace_id');
+  }
+  const reader = call.service(KEPT_BODIES);
+  if (reader === null) throw new SluiceError('unavailable', 'This node has no store of kept bodies.');
+  const { days } = bodySettings(await call.tx.organisation(), (await call.tx.find('workspaces', { id })) ?? null);
+  const since = call.clock.now() - Math.min(days ?? reader.days, reader.days) * DAY_MS;
+  const search: BodyReader['search'] = (...asked) => reader.search(...asked);
+  return { search, rules: { since, noMetadata: sight.noMetadata !== null } };
+}
+
+const DAY_MS = 86_400_000;
 const OUTCOMES = ['ok', 'refused', 'failed', 'aborted'] as const;
 const counts = { total: z.int(), ok: z.int(), refused: z.int(), failed: z.int(), aborted: z.int() };
 

@@ -5,6 +5,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { isObject, type JsonValue } from '../../kernel/json.ts';
 import { type KeptRequest, timeOf } from '../../telemetry/bodies/chunk.ts';
 import type { BodyPart } from '../../telemetry/bodies/frame.ts';
+import { absence, type BodyAbsence, presentPart } from '../../telemetry/bodies/presented.ts';
 import { recordOfRow } from '../../telemetry/log-columns.ts';
 import type { LogRow } from '../../telemetry/log-query.ts';
 import { toIso } from '../body-fields.ts';
@@ -13,18 +14,7 @@ import { notFound } from '../look-up.ts';
 import { action } from '../resource.ts';
 import { withServices } from '../services.ts';
 import { bodySettings } from '../settings/settings.ts';
-import {
-  type ABSENT,
-  absence,
-  type BodyReader,
-  KEPT_BODIES,
-  noBodies,
-  presentBodies,
-  presentPart,
-  shownBodies,
-  shownBody,
-  shownPart,
-} from './bodies.ts';
+import { type BodyReader, KEPT_BODIES, noBodies, presentBodies, shownBodies, shownBody, shownPart } from './bodies.ts';
 import { type Names, namesOf } from './names.ts';
 import { KEPT_LOGS, type Reach, reachOf } from './reach.ts';
 import { columns, idsOf, metadataOf } from './rows.ts';
@@ -120,7 +110,7 @@ interface Asked {
   readonly row: LogRow;
   readonly reach: Reach;
   /** Its bodies, where there are some, and why none is shown otherwise. */
-  readonly kept: KeptRequest | (typeof ABSENT)[number];
+  readonly kept: KeptRequest | BodyAbsence;
   readonly days: number;
 }
 
@@ -133,7 +123,7 @@ export const readLog = action({
     'One stored request with its figures, and with its bodies and headers where they are kept (`debug_log`). Of a key without the scope `logs.view`, only the bodies of the requests that it has made are shown. A request is found a moment after its answer; `x-gateway-request-id` of the answer is its id.',
   tag: 'Logs',
   auth: 'key_or_login',
-  scopes: ['logs.view', 'logs.write', 'completions.write'],
+  scopes: ['logs.view', 'logs.write', 'completions.write', 'logs.read'],
   tenant: 'workspace_optional',
   workspace: 'past',
   params: z.strictObject({ logId: z.string() }),

@@ -5,7 +5,7 @@
 import { roleSight, type Sight, WHOLE_SIGHT } from '../../auth/scopes.ts';
 import { securityOf } from '../../auth/security-settings.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import { groupName } from '../../limits/usage-refused.ts';
+import { hideMetadata } from '../../telemetry/hidden-metadata.ts';
 import type { Call } from '../resource.ts';
 
 type Caller = Pick<Call, 'principal' | 'tx'>;
@@ -36,20 +36,9 @@ export function ownRequests(sight: Sight, userId: string | null): { readonly use
   return sight.ownOnly === null ? {} : { user_id: userId ?? '' };
 }
 
-/** What is shown in the place of a value of metadata. */
-const HIDDEN = '***';
-
-/** The answer without the metadata of its request, which limits name as `metadata.<key>:<value>`, and refusals as `user <value>`. */
+/** The answer without the metadata of its request, where a setting hides it. */
 export function withoutMetadata<T>(sight: Sight, record: Readonly<Record<string, unknown>>, answer: T): T {
-  const metadata = record.metadata;
-  if (sight.noMetadata === null || typeof metadata !== 'object' || metadata === null) return answer;
-  const names = Object.entries(metadata).flatMap(([key, value]) => {
-    const named = `metadata.${key}`;
-    const group = groupName(named);
-    const prefixes = group === undefined ? [`${named}:`] : [`${named}:`, ` ${group} `];
-    return prefixes.map((prefix) => [prefix, String(value)] as const);
-  });
-  return hide(answer, names) as T;
+  return sight.noMetadata === null ? answer : hideMetadata(record.metadata, answer);
 }
 
 /** The setting that keeps the requests of all callers, added up or one by one, from this one; null for none. */
@@ -71,15 +60,4 @@ export async function checkSeesAll(call: Caller, workspaceId: string): Promise<v
     'forbidden',
     `This reads the requests of all callers, which the security setting ${setting} keeps from you. Ask an administrator.`,
   );
-}
-
-function hide(value: unknown, names: readonly (readonly [string, string])[]): unknown {
-  if (typeof value === 'string') {
-    return names.reduce((text, [name, secret]) => text.replaceAll(name + secret, name + HIDDEN), value);
-  }
-  if (Array.isArray(value)) return value.map((item) => hide(item, names));
-  if (typeof value !== 'object' || value === null) return value;
-  const out: Record<string, unknown> = {};
-  for (const [key, item] of Object.entries(value)) out[String(hide(key, names))] = hide(item, names);
-  return out;
 }

@@ -5,7 +5,7 @@ import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { nextTurn } from '../../kernel/turns.ts';
 import type { PolicyPlace } from '../../limits/policies/conditions.ts';
-import { type Engine, type Replayed, replay, type Value } from '../../limits/simulation/replay.ts';
+import type { Engine, Replayed, Value } from '../../limits/simulation/replay.ts';
 import type { SimulationRunner, SimulationSource } from '../../limits/simulation/simulation-runner.ts';
 import type { StoredLog } from '../../store/ports.ts';
 import type { LimitType, Row } from '../../store/schema.ts';
@@ -197,6 +197,7 @@ export async function simulate<M, H>(
   const stepMs = STEPS.find((step) => (to - from) / step <= MAX_STEPS) ?? DAY;
   const tenant = tenantOf(principal, place.workspaceId);
   let read: StoredLog[] = [];
+  const { replay } = await import('../../limits/simulation/replay.ts');
   const found = await replay(engine, {
     kind,
     type,

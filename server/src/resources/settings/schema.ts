@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { OVERRIDE_CATEGORIES, SECURITY_KEYS } from '../../auth/security-settings.ts';
 import { alertSettings } from './alerts.ts';
+import { authSettings } from './auth.ts';
 import { metadataSchema } from './metadata.ts';
 
 /** Fields of a log export that may be denied. */
@@ -128,6 +129,11 @@ export const organisationSettings = z.strictObject({
     .nullable()
     .optional()
     .describe('Decides for the default workspace instead of user_api_key_auto_create.'),
+  group_based_user_provisioning: z
+    .boolean()
+    .nullable()
+    .optional()
+    .describe('Users whom the directory has deactivated come back when it puts them into a group. Default false.'),
   security_settings: z.strictObject(securityFields).nullable().optional(),
   workspace_overrides: z
     .strictObject(overrides)
@@ -146,6 +152,7 @@ export const organisationSettings = z.strictObject({
     })
     .nullable()
     .optional(),
+  auth_settings: authSettings.nullable().optional(),
   export_settings: exportSettings.nullable().optional(),
   data_plane_security_settings: z
     .strictObject({ block_inline_config: z.boolean().optional().describe('Saved-only mode.') })

@@ -179,6 +179,7 @@ const SECTIONS: ReadonlySet<string> = new Set([
   'security_settings',
   'workspace_overrides',
   'session_settings',
+  'auth_settings',
   'export_settings',
   'data_plane_security_settings',
   'metadata_schemas',

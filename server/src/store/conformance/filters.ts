@@ -186,7 +186,11 @@ async function tried(session: Session, system: () => Promise<Session>, attempt: 
       const fresh = table === 'workspaces' ? { ...row, id: 'fresh', slug: 'fresh' } : row;
       const parents = { ...fresh, ...parentsOf(table, victim) };
       if (table === 'audit_heads') await (await system()).count(table);
-      await session.insert(table, parents as never);
+      if (aim === 'key' || aim === 'owner') await session.insert(table, parents as never);
+      else {
+        const mine = { ...tenantRows('org-a', 'ws-a1', '-new')[table], ...parentsOf(table, 'ws-a1') };
+        await session.insertAll(table, (aim === 'all' ? [parents] : [mine, parents]) as never);
+      }
       return changed();
     }
     case 'refer': {

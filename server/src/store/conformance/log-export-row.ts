@@ -36,6 +36,7 @@ export const LOG_ERASURE = {
   status: 'done',
   nodes: { node: { records: 2, bodies: 1, feedback: 0, damaged_files: 0, done: true } },
   exports: [],
+  destinations: [],
   done_at: 1_700_000_000_000,
   created_by: null,
 } satisfies Partial<Row<'log_erasures'>>;

@@ -1,9 +1,14 @@
 /** Whole rows with plain values, for the suites of this folder and for tests that need a row and care for few columns. */
 import type { Row, TenantTable } from '../schema.ts';
+import { deploymentRow } from './deployment-row.ts';
 import { FEEDBACK } from './feedback-row.ts';
 import { logDestinationRows } from './log-destination-row.ts';
 import { LOG_ERASURE, LOG_EXPORT } from './log-export-row.ts';
+import { oauthRows } from './oauth-rows.ts';
+import { scimRows } from './scim-rows.ts';
 import { secretReferenceRow } from './secret-reference-row.ts';
+import { sessionRows } from './session-rows.ts';
+import { ssoRows } from './sso-rows.ts';
 
 const at = { created_at: 1_700_000_000_000, last_updated_at: 1_700_000_000_000 };
 
@@ -207,6 +212,7 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
     workspaces: workspaceRow(organisation, workspace),
     users: userRow(organisation, user),
     workspace_members: { ...inside, user_id: user, role: 'member', status: 'active', ...at },
+    membership_sources: { ...inside, user_id: user, source: 'manual', role: 'member', ...at },
     invites: {
       id: `${name}-invite`,
       ...own,
@@ -333,14 +339,8 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       expires_at: at.created_at,
       ...created,
     },
-    console_sessions: {
-      digest: `${name}-session`,
-      ...own,
-      user_id: user,
-      kind: 'session',
-      expires_at: at.created_at,
-      ...created,
-    },
+    ...sessionRows(name, own, user, at.created_at),
+    ...ssoRows(name, own, user, at.created_at),
     object_owners: {
       ...inside,
       account: integration,
@@ -553,37 +553,17 @@ export function tenantRows(organisation: string, workspace: string, more = ''): 
       capability_ids: [],
       ...at,
     },
-    deployments: {
-      id: `${name}-deployment`,
-      ...own,
-      slug: `${name}-deployment`,
-      name: `${name} deployment`,
-      type: 'production',
-      status: 'active',
-      is_default: true,
-      connection_status: 'unknown',
-      source_type: 'api',
-      tags: { team: name },
-      auth_settings: {
-        gateway_base_url: 'https://gateway.example',
-        mcp_gateway_base_url: null,
-        is_dataservice_hosted: 0,
-        is_playground_proxy_allowed: 0,
-        allow_all_workspaces: 0,
-        workspaces_allowed: [workspace],
-        jwt_subs_allowed: [],
-        jwt_sub_workspace_mapping: {},
-      },
-      deployment_config: null,
-      client_auth_id: `${name}-client`,
-      client_auth_digest: `${name}-digest`,
-      ping_digest: null,
-      last_synced_at: null,
-      last_resynced_at: null,
-      created_by: `${name}-by`,
-      ...at,
-    },
+    deployments: { ...deploymentRow(name, workspace), ...own, ...at },
+    ...oauthRows(name, user, inside, created),
     secret_references: { ...secretReferenceRow(name, workspace), ...own, ...at },
+    ...scimRows(name, organisation, at),
+    scim_mappings: {
+      id: `${name}-mapping`,
+      ...inside,
+      group_id: `${name}-scim-group`,
+      role: 'member',
+      created_at: at.created_at,
+    },
     answer_vectors: {
       id: `${name}-vector`,
       ...inside,

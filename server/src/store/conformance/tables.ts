@@ -103,6 +103,23 @@ export function tablesConformance(name: string, open: () => Promise<TablesUnderT
         }
       });
 
+      it('adds any number of rows at once: all, or none when one is refused', async () => {
+        const rows = Array.from({ length: 2100 }, (_none, n) => configRow('org-a', 'ws-a2', `many-${n}`));
+        const where = { workspace_id: 'ws-a2' };
+        const twice = tables.write(A, (tx) => tx.insertAll('configs', [...rows, rows[0] as (typeof rows)[number]]));
+        await expect(twice).rejects.toEqual(kind('conflict'));
+        const foreign = tables.write(A, (tx) => tx.insertAll('configs', [...rows, configRow('org-b', 'ws-b1', 'b')]));
+        await expect(foreign).rejects.toEqual(kind('internal'));
+        expect(await tables.read(A, (tx) => tx.count('configs', { where }))).toBe(0);
+        await tables.write(A, async (tx) => {
+          await tx.insertAll('configs', []);
+          await tx.insertAll('configs', rows);
+        });
+        expect(await tables.read(A, (tx) => tx.count('configs', { where }))).toBe(rows.length);
+        expect(await tables.read(A, (tx) => tx.find('configs', { id: 'many-2099' }))).toEqual(rows.at(-1));
+        await tables.write(A, (tx) => tx.remove('configs', where));
+      });
+
       it('changes and removes only what the condition names, and answers how many', async () => {
         await tables.write(A, async (tx) => {
           for (const id of ['u1', 'u2', 'u3']) await tx.insert('configs', configRow('org-a', 'ws-a2', id));
@@ -294,6 +311,15 @@ export function tablesConformance(name: string, open: () => Promise<TablesUnderT
           'third',
         ]);
         expect(await tables.lastChange()).toBe(changes[2]?.seq);
+      });
+
+      it('takes any number of changes of one write, in their order', async () => {
+        const start = await tables.lastChange();
+        const ids = Array.from({ length: 10_000 }, (_none, n) => `change-${n}`);
+        await tables.write(A, async (tx) => {
+          for (const id of ids) tx.changed(entry(id));
+        });
+        expect((await other.changesAfter(start, ids.length + 1)).map((change) => change.entityId)).toEqual(ids);
       });
 
       it('never shows a change before an earlier one: a reader that follows seq misses nothing', async () => {

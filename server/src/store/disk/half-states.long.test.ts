@@ -5,7 +5,17 @@ import { addUser } from '../../../test/support/people.ts';
 import type { Tables } from '../ports.ts';
 import { SCHEMA, type TableName } from '../schema.ts';
 
-const VERBS = new Set(['find', 'list', 'count', 'insert', 'update', 'updateOrganisation', 'remove', 'now']);
+const VERBS = new Set([
+  'find',
+  'list',
+  'count',
+  'insert',
+  'insertAll',
+  'update',
+  'updateOrganisation',
+  'remove',
+  'now',
+]);
 
 /** The same tables; once armed, the nth statement of a tenant's write fails, once. */
 function failing(tables: Tables) {

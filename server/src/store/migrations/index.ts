@@ -21,6 +21,15 @@ import { logErasures } from './0024-log-erasures.ts';
 import { trafficAlerts } from './0025-traffic-alerts.ts';
 import { sharedLogFiles } from './0026-shared-log-files.ts';
 import { secretReferences } from './0028-secret-references.ts';
+import { sessions } from './0029-sessions.ts';
+import { sso } from './0030-sso.ts';
+import { addressesOfRemovedUsers } from './0031-addresses-of-removed-users.ts';
+import { scim } from './0032-scim.ts';
+import { membershipSources } from './0033-membership-sources.ts';
+import { oauth } from './0034-oauth.ts';
+import { fedDestinations } from './0035-fed-destinations.ts';
+import { passkeys } from './0037-passkeys.ts';
+import { endedSignIns } from './0039-ended-sign-ins.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
@@ -48,4 +57,13 @@ export const MIGRATIONS: readonly Migration[] = [
   trafficAlerts,
   sharedLogFiles,
   secretReferences,
+  sessions,
+  sso,
+  addressesOfRemovedUsers,
+  scim,
+  membershipSources,
+  oauth,
+  fedDestinations,
+  passkeys,
+  endedSignIns,
 ];

@@ -58,6 +58,10 @@ describe('the guard of tenant statements', () => {
     passes(update('configs', { name: 'x' }, MINE));
     passes(update('configs', { organisation_id: 'org-a' }, MINE));
     passes(insert('configs', { id: 'x', organisation_id: 'org-a' }));
+    passes({
+      ...insert('configs', { id: 'x', organisation_id: 'org-a' }),
+      more: [{ id: 'y', organisation_id: 'org-a' }],
+    });
   });
 
   it('refuses a statement without the predicate, or with one that does not bind', () => {
@@ -79,6 +83,8 @@ describe('the guard of tenant statements', () => {
       update('configs', { organisation_id: null }, MINE),
       insert('configs', { id: 'x' }),
       insert('configs', { id: 'x', organisation_id: 'org-b' }),
+      { ...insert('configs', { id: 'x', organisation_id: 'org-a' }), more: [{ id: 'y', organisation_id: 'org-b' }] },
+      { ...insert('configs', { id: 'x', organisation_id: 'org-a' }), more: [{ id: 'y' }] },
     ];
     for (const statement of refused) refuses(statement);
   });
@@ -95,6 +101,7 @@ describe('the guard of tenant statements', () => {
       { ...insert('configs', { organisation_id: 'org-a' }), onConflict: { name: 'x' } },
       update('configs', { name: inside }, MINE),
       insert('configs', { organisation_id: 'org-a', name: inside }),
+      { ...insert('configs', { organisation_id: 'org-a' }), more: [{ organisation_id: 'org-a', name: inside }] },
       { ...select('configs', MINE), kind: 'replace' } as unknown as Statement,
     ];
     for (const statement of refused) refuses(statement);

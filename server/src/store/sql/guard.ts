@@ -6,7 +6,7 @@
 import type { TenantContext } from '../ports.ts';
 import { SCHEMA, SHARED_TABLES, type Table } from '../schema.ts';
 import { misuse } from './columns.ts';
-import type { Condition, Statement } from './statement.ts';
+import type { Condition, Insert, Statement, Update } from './statement.ts';
 
 /** What must hold for every row: each column its one value, or null where that is said. */
 type Terms = readonly { readonly column: string; readonly value: string; readonly orNull?: boolean }[];
@@ -23,7 +23,7 @@ function termsOf(table: string, tenant: TenantContext, reads: boolean): Terms {
 /** All that a statement may have. A part that is not here reaches rows of which this guard knows nothing. */
 const PARTS: Readonly<Record<Statement['kind'], ReadonlySet<string>>> = {
   select: new Set(['kind', 'table', 'columns', 'where', 'orderBy', 'limit', 'offset']),
-  insert: new Set(['kind', 'table', 'values']),
+  insert: new Set(['kind', 'table', 'values', 'more']),
   update: new Set(['kind', 'table', 'values', 'where']),
   remove: new Set(['kind', 'table', 'where']),
 };
@@ -61,16 +61,21 @@ export function guardRows(
   }
 }
 
+const rowsOf = (statement: Insert | Update): readonly Insert['values'][] =>
+  statement.kind === 'insert' ? [statement.values, ...(statement.more ?? [])] : [statement.values];
+
 /** Whether everything that it writes is a plain value, with no query inside. */
 function isPlain(statement: Statement): boolean {
   if (statement.kind !== 'insert' && statement.kind !== 'update') return true;
-  return Object.values(statement.values).every((value: unknown) => value === null || typeof value !== 'object');
+  return rowsOf(statement).every((row) =>
+    Object.values(row).every((value: unknown) => value === null || typeof value !== 'object'),
+  );
 }
 
 /** True when the term is one of the conditions that must all hold, and no new value breaks it. */
 function bounds(statement: Statement, term: Terms[number]): boolean {
   const { column, value } = term;
-  if (statement.kind === 'insert') return own(statement.values, column) === value;
+  if (statement.kind === 'insert') return rowsOf(statement).every((row) => own(row, column) === value);
   if (!holds(statement.where, term)) return false;
   return (
     statement.kind !== 'update' || [undefined, value].includes(own(statement.values, column) as string | undefined)

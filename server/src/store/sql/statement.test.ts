@@ -50,6 +50,19 @@ describe('the text of a statement', () => {
       sql: 'insert into "configs" ("id", "name") values ($1, $2)',
       parameters: ['x', null],
     });
+    const more = [{ name: 'second', id: 'y' }];
+    expect(compile({ kind: 'insert', table: 'configs', values, more }, POSTGRES)).toEqual({
+      sql: 'insert into "configs" ("id", "name") values ($1, $2), ($3, $4)',
+      parameters: ['x', null, 'y', 'second'],
+    });
+    const others: Record<string, string | null>[] = [
+      { id: 'y' },
+      { id: 'y', slug: 's' },
+      { id: 'y', name: null, slug: 's' },
+    ];
+    for (const other of others) {
+      expect(() => compile({ kind: 'insert', table: 'configs', values, more: [other] }, SQLITE)).toThrow(internal);
+    }
     expect(compile({ kind: 'update', table: 'configs', values, where: equals('id', 'y') }, POSTGRES)).toEqual({
       sql: 'update "configs" set "id" = $1, "name" = $2 where "id" = $3',
       parameters: ['x', null, 'y'],

@@ -57,6 +57,8 @@ export interface Insert {
   readonly kind: 'insert';
   readonly table: string;
   readonly values: Readonly<Record<string, Stored>>;
+  /** Further rows, with the columns of the first. */
+  readonly more?: readonly Readonly<Record<string, Stored>>[];
 }
 
 export interface Update {
@@ -128,7 +130,11 @@ export function compile(statement: Statement, dialect: Dialect): Compiled {
     }
     case 'insert': {
       const columns = Object.keys(statement.values);
-      sql = `insert into ${table} (${columns.map(quoted).join(', ')}) values (${Object.values(statement.values).map(put).join(', ')})`;
+      const rows = [statement.values, ...(statement.more ?? [])].map((row) => {
+        if (Object.keys(row).length !== columns.length) throw misuse('rows of one insert have different columns');
+        return `(${columns.map((column) => put(valueIn(row, column))).join(', ')})`;
+      });
+      sql = `insert into ${table} (${columns.map(quoted).join(', ')}) values ${rows.join(', ')}`;
       break;
     }
     case 'update': {
@@ -140,6 +146,12 @@ export function compile(statement: Statement, dialect: Dialect): Compiled {
       sql = `delete from ${table}${where(statement.where)}`;
   }
   return { sql, parameters };
+}
+
+function valueIn(row: Readonly<Record<string, Stored>>, column: string): Stored {
+  const value = Object.hasOwn(row, column) ? row[column] : undefined;
+  if (value === undefined) throw misuse('rows of one insert have different columns');
+  return value;
 }
 
 const isGroups = (columns: Select['columns']): columns is Groups => typeof columns === 'object' && 'by' in columns;

@@ -20,6 +20,9 @@ import { conditions, filter } from './where.ts';
 /** Stands for "no limit" where SQLite wants one before an offset. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
+/** Values of one insert: a third of what the engines bind. */
+const MAX_VALUES = 10_000;
+
 /** Which of the filters of tenant isolation that work on statements are on. Only the test that proves each one alone turns one off. */
 export interface Filters {
   readonly predicate: boolean;
@@ -137,6 +140,17 @@ export class Session {
     const values = encodeRow(table, row as Loose);
     this.#owns(table, row as Loose, true);
     await this.#run(table, 'insert', { kind: 'insert', table, values });
+  }
+
+  async insertAll<N extends TableName>(table: N, rows: readonly Row<N>[]): Promise<void> {
+    const most = Math.floor(MAX_VALUES / columnsOf(table).length);
+    for (let at = 0; at < rows.length; at += most) {
+      const [values, ...more] = rows.slice(at, at + most).map((row) => {
+        this.#owns(table, row as Loose, true);
+        return encodeRow(table, row as Loose);
+      });
+      if (values !== undefined) await this.#run(table, 'insert', { kind: 'insert', table, values, more });
+    }
   }
 
   async update<N extends TableName>(table: N, where: Where<N>, patch: Partial<Row<N>>): Promise<number> {
@@ -286,6 +300,7 @@ export function tenantTx(session: Session, tenant: TenantContext): TenantTx {
     count: (table, query) => session.count(table, query),
     totals: (table, query) => session.totals(table, query),
     insert: (table, row) => session.insert(table, row),
+    insertAll: (table, rows) => session.insertAll(table, rows),
     update: (table, where, patch) => session.update(table, where, patch),
     remove: (table, where) => session.remove(table, where),
     organisation: () => session.organisation(),

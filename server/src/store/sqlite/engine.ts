@@ -30,6 +30,9 @@ export interface SqliteEngineOptions {
   readonly migrations: readonly Migration[];
 }
 
+/** Of one statement, which binds 32,766 values at most. */
+const MAX_CHANGES = 2_000;
+
 export class SqliteEngine implements Engine {
   readonly name = 'sqlite';
   readonly nowSql = "cast(unixepoch('now', 'subsec') * 1000 as integer)";
@@ -117,15 +120,18 @@ export class SqliteEngine implements Engine {
   /** There is one writer at a time, so the order of the appends is the order of the commits. */
   async append(execute: Execute, changes: readonly Change[]): Promise<void> {
     const row = `(?, ?, ?, ?, ${this.nowSql})`;
-    await execute(
-      `INSERT INTO changes (organisation_id, workspace_id, topic, entity_id, at) VALUES ${changes.map(() => row).join(', ')}`,
-      changes.flatMap(({ organisationId, workspaceId, topic, entityId }) => [
-        organisationId,
-        workspaceId,
-        topic,
-        entityId,
-      ]),
-    );
+    for (let at = 0; at < changes.length; at += MAX_CHANGES) {
+      const some = changes.slice(at, at + MAX_CHANGES);
+      await execute(
+        `INSERT INTO changes (organisation_id, workspace_id, topic, entity_id, at) VALUES ${some.map(() => row).join(', ')}`,
+        some.flatMap(({ organisationId, workspaceId, topic, entityId }) => [
+          organisationId,
+          workspaceId,
+          topic,
+          entityId,
+        ]),
+      );
+    }
   }
 
   onChangeHint(hint: () => void): () => void {

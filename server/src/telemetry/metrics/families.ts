@@ -123,6 +123,18 @@ export const FAMILIES = {
     labels: [],
     read: true,
   },
+  sluice_body_journal_bytes: {
+    type: 'gauge',
+    help: 'Bytes of kept bodies in their journal, as far as they were not packed.',
+    labels: [],
+    read: true,
+  },
+  sluice_body_frames_dropped_total: {
+    type: 'counter',
+    help: 'Pieces of bodies dropped because there was no room for them.',
+    labels: [],
+    read: true,
+  },
   sluice_log_lag_seconds: {
     type: 'gauge',
     help: 'Time for which records have waited in the journal and none came into log files.',

@@ -7,6 +7,7 @@
  * and recorded again, as both calls were made. What callers read is one result for every line in any case.
  */
 import { createHash } from 'node:crypto';
+import { callerOf } from '../../auth/held-caller.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject, JsonValue } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
@@ -318,6 +319,7 @@ async function runTask(
   const work = workOf(row);
   const answer = await services.runLine({
     keyId: work.keyId,
+    ...callerOf(work),
     organisationId: row.organisation_id,
     workspaceId: row.workspace_id,
     endpoint: work.batch.endpoint,

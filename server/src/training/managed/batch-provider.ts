@@ -129,7 +129,7 @@ export async function upload(claim: BatchClaim, services: BatchServices): Promis
     const opened = await open(claim, services);
     const { adapter, context, batches, ledger } = opened;
     secrets = opened.secrets;
-    await mayStillBegin(services, row, true);
+    await mayStillBegin(services, row, workOf(row), true);
     const objects = ledger?.shared === true ? new LineObjects(ledger, 'input_file_id') : null;
     if (batches.createFromLines !== undefined) {
       if (objects !== null) for await (const _line of providerLines(services, row, undefined, objects));
@@ -191,7 +191,7 @@ export async function start(claim: BatchClaim, services: BatchServices): Promise
     if (begun === 'start') {
       made = await startedBefore(batches, request, uploaded, context);
     } else {
-      await mayStillBegin(services, row, true);
+      await mayStillBegin(services, row, workOf(row), true);
       await note(claim, { begun: 'start' });
     }
     if (made === null) {

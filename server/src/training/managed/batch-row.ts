@@ -1,4 +1,5 @@
 /** What the row of a gateway-managed batch holds beside the public batch. */
+import type { HeldCaller } from '../../auth/held-caller.ts';
 import { BATCH_STAMPS } from '../../operations/batch-states.ts';
 import { type Batch, type BatchRequest, type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import type { ObjectCall } from '../../runtime/object-call.ts';
@@ -10,14 +11,14 @@ import type { BatchFault } from './batch-input.ts';
 export type BatchRow = Row<'batches'>;
 
 /** `batches.request`: what was asked, and how it is to be run. */
-export interface BatchWork {
+export interface BatchWork extends HeldCaller {
   /** Without `body`. */
   readonly batch: Omit<BatchRequest, 'body'>;
   /** `gateway_options`. */
   readonly options: Readonly<Record<string, string>>;
   readonly dropParams: readonly string[];
-  /** API key that created the batch: its present rights and limits count for every line. */
-  readonly keyId: string;
+  /** API key that created the batch: its present rights and limits count for every line. Null: a token or user did. */
+  readonly keyId: string | null;
   /** `provider`: the provider's own batch. `lines`: Sluice runs them itself. */
   readonly mode: 'provider' | 'lines';
 }

@@ -1,5 +1,6 @@
 /** Batches that Sluice manages: what callers ask and get. `batch-runner.ts` does the work. */
 import { Readable } from 'node:stream';
+import { heldCaller } from '../../auth/held-caller.ts';
 import { tenantOf } from '../../auth/tenant.ts';
 import { adapterContext } from '../../gateway/account-access.ts';
 import { SluiceError } from '../../kernel/errors.ts';
@@ -76,8 +77,9 @@ export class ManagedBatches {
     const { batch } = read;
     const { keyId } = call.principal;
     const workspaceId = call.snapshot.workspaceId;
-    if (keyId === null) {
-      throw new SluiceError('forbidden', 'A batch is run as an API key; create it with one.');
+    const held = heldCaller(call.principal);
+    if (keyId === null && held.token === undefined && held.userId === undefined) {
+      throw new SluiceError('forbidden', 'A batch is run as an API key, a token or a user; create it as one of them.');
     }
     if (batch.model === null) throw invalid('model', 'model is required: the model to run.');
     call.named(batch.model);
@@ -98,6 +100,7 @@ export class ManagedBatches {
       options: route.options,
       dropParams: [...call.dropParams],
       keyId,
+      ...held,
       mode: route.mode,
     };
     const expiresAt = now + settingsOf(this.#services).expiresMs;

@@ -1,5 +1,6 @@
 /** What the row of a gateway-managed fine-tuning job holds, and how the job it shows may change. */
 import { createHash } from 'node:crypto';
+import type { HeldCaller } from '../../auth/held-caller.ts';
 import {
   FINAL_JOB,
   type FineTuningJob,
@@ -21,7 +22,7 @@ export const ROLES: readonly Role[] = ['training', 'validation'];
 export const FIELD = { training: 'training_file', validation: 'validation_file' } as const;
 
 /** `training_jobs.request`: what was asked, to be read again by every step. */
-export interface StoredRequest {
+export interface StoredRequest extends HeldCaller {
   /** JSON text of the create request, big numbers kept. */
   readonly body: string;
   /** Gateway headers of the calls to the provider, lower-case names. */

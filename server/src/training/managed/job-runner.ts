@@ -201,7 +201,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
   }
 
   async function upload(claim: JobClaim): Promise<Turn> {
-    await mayStillBegin(services, claim.row);
+    await mayStillBegin(services, claim.row, requestOf(claim.row));
     await uploadAll(services, claim, storedJob(claim.row));
     await claim.write(async () => ({ step: 'create' satisfies JobStep }));
     return NOW;
@@ -241,7 +241,7 @@ export function jobRunner({ services, settings, changed }: JobRunnerParts): (cla
       const connection = await open();
       upstream = await search(job, jobsOf(connection), connection);
     } else {
-      await mayStillBegin(services, claim.row);
+      await mayStillBegin(services, claim.row, requestOf(claim.row));
       await claim.write(async (_tx, row) => noted(row, { asked: true }));
     }
     const connection = await open();

@@ -3,6 +3,7 @@
  * Sluice's own file store, a provider of the workspace trains. The answers here come from the row; `job-runner.ts` moves
  * it on.
  */
+import { heldCaller } from '../../auth/held-caller.ts';
 import { tenantOf } from '../../auth/tenant.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
@@ -129,7 +130,12 @@ export function createManagedJobs(
     }
     const counted = (await call.limits?.(account, metadataOf(headers))) ?? UNLIMITED;
     const shown = firstJob(id, job, tenant, now);
-    const request: StoredRequest = { body: JSON.stringify(body), headers, dropParams: [...call.dropParams] };
+    const request: StoredRequest = {
+      body: JSON.stringify(body),
+      headers,
+      dropParams: [...call.dropParams],
+      ...heldCaller(call.principal),
+    };
     const due = await tables.now();
     const row: JobRow = {
       id,

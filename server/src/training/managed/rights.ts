@@ -1,17 +1,19 @@
-import { rightsOfKey } from '../../auth/key-principal.ts';
+import { type HeldCaller, nameOfCaller, rightsOfCaller } from '../../auth/held-caller.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TrainingServices } from '../services.ts';
 
 /**
- * Refuses to begin anything at a provider for a key that may not call any more: revoked, expired, without the scope, or
- * of a suspended organisation; and where a default guardrail has come that must judge what the provider would be sent. What
+ * Refuses to begin anything at a provider for a key, token or user that may not call any more: revoked, expired, removed, without the
+ * scope, or of a suspended organisation; and where a default guardrail has come that must judge what the provider would be sent. What
  * runs there already is watched to its end, which costs nobody anything.
  *
+ * @param held who asked for it, where no key did
  * @param answers whether what a model answers there is given to the caller
  */
 export async function mayStillBegin(
   services: Pick<TrainingServices, 'tables' | 'clock' | 'runtime'>,
   row: { readonly organisation_id: string; readonly workspace_id: string; readonly created_by: string | null },
+  held: HeldCaller,
   answers = false,
 ): Promise<void> {
   const { organisation_id: organisationId, workspace_id: workspaceId, created_by: keyId } = row;
@@ -26,17 +28,17 @@ export async function mayStillBegin(
       { reason: 'guardrail_not_enforced' },
     );
   }
-  if (keyId === null) return;
-  const { principal, refusal } = await rightsOfKey(services.tables, services.clock, {
-    organisationId,
-    workspaceId,
-    keyId,
-  });
+  const work = { ...held, keyId, organisationId, workspaceId };
+  const rights = await rightsOfCaller(services.tables, services.clock, work);
+  // Rows from before it was noted.
+  if (rights === null) return;
+  const { principal, refusal } = rights;
+  const what = nameOfCaller(work);
   const reason =
     refusal?.message ??
-    (principal.scopes.has('completions.write') ? null : 'The API key has lost the scope completions.write.');
+    (principal.scopes.has('completions.write') ? null : `The ${what} has lost the scope completions.write.`);
   if (reason === null) return;
-  throw new SluiceError('forbidden', `The API key that asked for it may not call any more: ${reason}`, {
+  throw new SluiceError('forbidden', `The ${what} that asked for it may not call any more: ${reason}`, {
     reason: 'invalid_api_key',
   });
 }

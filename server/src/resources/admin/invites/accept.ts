@@ -5,8 +5,9 @@ import { uuidv7 } from '../../../kernel/id.ts';
 import type { SystemTx, TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import type { AutoKey } from '../../api-keys/auto.ts';
+import { returned } from '../../scim/group-memberships.ts';
 import { mayStillInvite } from '../give.ts';
-import { joinWorkspace } from '../workspaces/membership.ts';
+import { setSource } from '../workspaces/sources.ts';
 import { inviteStatus } from './index.ts';
 import { digestOfToken } from './link.ts';
 
@@ -74,6 +75,17 @@ export async function acceptInvite(tx: TenantTx, clock: Clock, acceptance: Accep
   const organisation = await tx.organisation();
   checkActive(organisation);
   await checkInviter(tx, organisation, invite);
+  return acceptOpenInvite(tx, clock, invite, acceptance);
+}
+
+/** The same for an invite that was found by its address, once it is clear that it is open and its sender may still invite. */
+export async function acceptOpenInvite(
+  tx: TenantTx,
+  clock: Clock,
+  invite: InviteRow,
+  acceptance: Pick<Acceptance, 'firstName' | 'lastName'>,
+): Promise<Accepted> {
+  const now = await tx.now();
   await tx.update('invites', { id: invite.id }, { status: 'accepted', accepted_at: now, last_updated_at: now });
   tx.changed({ workspaceId: null, topic: 'invites', entityId: invite.id });
   const user = await welcome(tx, clock, invite, acceptance);
@@ -82,9 +94,11 @@ export async function acceptInvite(tx: TenantTx, clock: Clock, acceptance: Accep
     const workspace = await tx.find('workspaces', { id: workspaceId, status: 'active' });
     if (!workspace) continue;
     const place = { tx, clock, workspaceId, userId: user.id, role, actorId: invite.invited_by };
-    const key = await joinWorkspace({ ...place, asked: invite.api_key_details });
+    const key = await setSource({ ...place, source: 'invite', asked: invite.api_key_details });
     if (key) keys.push({ ...key, workspace: { id: workspace.id, slug: workspace.slug, name: workspace.name } });
   }
+  const inGroups = await tx.count('scim_group_members', { where: { user_id: user.id } });
+  if (inGroups > 0) await returned({ tx, clock }, user.id);
   return { user, inviteId: invite.id, keys };
 }
 
@@ -92,7 +106,7 @@ async function welcome(
   tx: TenantTx,
   clock: Clock,
   invite: InviteRow,
-  { firstName, lastName }: Acceptance,
+  { firstName, lastName }: Pick<Acceptance, 'firstName' | 'lastName'>,
 ): Promise<Row<'users'>> {
   if (await tx.find('users', { email: invite.email, status: 'active' })) {
     throw new SluiceError('conflict', 'You are a user of this organisation already: sign in instead.');
@@ -114,8 +128,12 @@ async function welcome(
     created_at: former?.created_at ?? now,
     last_updated_at: now,
   };
-  if (former) await tx.update('users', { id: former.id }, user);
-  else await tx.insert('users', user);
+  if (former) {
+    await tx.update('users', { id: former.id }, user);
+    await tx.update('scim_users', { user_id: former.id }, { active: true });
+    // Places that were kept for a return by the directory: this one has those of the invite.
+    await tx.remove('membership_sources', { user_id: former.id });
+  } else await tx.insert('users', user);
   tx.changed({ workspaceId: null, topic: 'users', entityId: user.id });
   return user;
 }

@@ -1,15 +1,24 @@
-/** Invites end with the right of whoever sent them. */
+/** Invites end with the right of who sent them, and with the user they were for. */
+import type { Where } from '../../../store/ports.ts';
 import type { Call } from '../../resource.ts';
 
+type Writes = Pick<Call, 'tx' | 'clock'>;
+
 /**
- * Whoever may no longer invite leaves no open invites behind.
+ * A sender who may no longer invite leaves no open invites behind.
  *
  * @param inviterId user or API key
  */
-export async function cancelInvites({ tx, clock }: Pick<Call, 'tx' | 'clock'>, inviterId: string): Promise<void> {
-  const open = await tx.list('invites', { where: { invited_by: inviterId, status: 'pending' } });
-  for (const { id } of open) {
-    await tx.update('invites', { id }, { status: 'cancelled', last_updated_at: clock.now() });
-    tx.changed({ workspaceId: null, topic: 'invites', entityId: id });
-  }
+export const cancelInvites = (call: Writes, inviterId: string): Promise<void> =>
+  cancel(call, { invited_by: inviterId });
+
+/** Ends the open invite to an address, so that its link does not bring a user back who is removed. */
+export const cancelInvitesTo = (call: Writes, email: string): Promise<void> => cancel(call, { email });
+
+async function cancel({ tx, clock }: Writes, which: Where<'invites'>): Promise<void> {
+  const open = { ...which, status: 'pending' as const };
+  const rows = await tx.list('invites', { where: open });
+  if (rows.length === 0) return;
+  await tx.update('invites', open, { status: 'cancelled', last_updated_at: clock.now() });
+  for (const { id } of rows) tx.changed({ workspaceId: null, topic: 'invites', entityId: id });
 }

@@ -15,6 +15,7 @@ const UNTOUCHED = {
   object: 'organisation-settings',
   user_api_key_auto_create: false,
   default_workspace_user_api_key_auto_create: false,
+  group_based_user_provisioning: false,
   user_api_key_auto_create_scopes: null,
   user_api_key_rotation_period: null,
   user_api_key_ttl: 0,
@@ -26,6 +27,7 @@ const UNTOUCHED = {
   debug_log_sample: 1,
   bodies_days: null,
   session_settings: { max_session_ttl: null },
+  auth_settings: { disable_auto_provision_user: false, disable_link_sign_in: false },
   export_settings: { deniedFields: [] },
   data_plane_security_settings: { block_inline_config: true },
   metadata_schemas: { api_key: null, workspace: null },
@@ -67,9 +69,11 @@ onBothStores((on) => {
           debug_log: 1,
           security_settings: { membersViewLogs: false, membersWriteConfigs: true },
           session_settings: { max_session_ttl: 900 },
+          auth_settings: { disable_auto_provision_user: true, disable_link_sign_in: true },
           export_settings: { deniedFields: ['request', 'response'] },
         }),
       ).toEqual({});
+      await put({ auth_settings: { disable_link_sign_in: null } });
       await put({ security_settings: { membersViewAnalytics: false, membersViewLogs: null }, user_api_key_count: -1 });
       expect(await get()).toMatchObject({
         user_api_key_ttl: 3_600,
@@ -77,6 +81,7 @@ onBothStores((on) => {
         debug_log: 1,
         security_settings: { membersViewLogs: true, membersWriteConfigs: true, membersViewAnalytics: false },
         session_settings: { max_session_ttl: 900 },
+        auth_settings: { disable_auto_provision_user: true, disable_link_sign_in: false },
         export_settings: { deniedFields: ['request', 'response'] },
       });
       await put({
@@ -85,6 +90,7 @@ onBothStores((on) => {
         debug_log: null,
         security_settings: null,
         session_settings: { max_session_ttl: null },
+        auth_settings: null,
         export_settings: null,
       });
       expect(await get()).toMatchObject(UNTOUCHED);

@@ -15,7 +15,9 @@ import { emptyAnswer } from '../../define.ts';
 import { tenantFields } from '../../fields.ts';
 import { singleton } from '../../kinds/singleton.ts';
 import type { AnyAction, Call } from '../../resource.ts';
+import { Service, type Work, withServices } from '../../services.ts';
 import { alertSettingsAnswer, followAlertSettings, presentAlerts, storedAlerts } from '../../settings/alerts.ts';
+import { authSettingsAnswer, presentAuth, storedAuth } from '../../settings/auth.ts';
 import { EXPORT_FIELDS, type OrganisationSettings, organisationSettings } from '../../settings/schema.ts';
 import { part } from '../../settings/section.ts';
 import {
@@ -33,6 +35,7 @@ const answer = z.object({
   organisation_id: z.string(),
   user_api_key_auto_create: z.boolean(),
   default_workspace_user_api_key_auto_create: z.boolean(),
+  group_based_user_provisioning: z.boolean(),
   user_api_key_auto_create_scopes: z.array(z.string()).nullable(),
   user_api_key_rotation_period: z.number().nullable().describe('Days.'),
   user_api_key_ttl: z.number(),
@@ -56,6 +59,7 @@ const answer = z.object({
     >,
   ),
   session_settings: z.object({ max_session_ttl: z.number().nullable() }),
+  auth_settings: authSettingsAnswer,
   export_settings: z.object({ deniedFields: z.array(z.enum(EXPORT_FIELDS)) }),
   data_plane_security_settings: z.object({ block_inline_config: z.boolean() }),
   metadata_schemas: z.object({
@@ -69,7 +73,7 @@ const answer = z.object({
 });
 
 /** Every setting with the value that holds, also in the audit log. */
-function present(organisation: Row<'organisations'>) {
+function present(organisation: Row<'organisations'>, domains: readonly Row<'organisation_domains'>[]) {
   const { settings } = organisation;
   const or = (key: string, value: unknown) => settings[key] ?? value;
   return {
@@ -77,6 +81,7 @@ function present(organisation: Row<'organisations'>) {
     organisation_id: organisation.id,
     user_api_key_auto_create: or('user_api_key_auto_create', false),
     default_workspace_user_api_key_auto_create: or('default_workspace_user_api_key_auto_create', false),
+    group_based_user_provisioning: or('group_based_user_provisioning', false),
     user_api_key_auto_create_scopes: or('user_api_key_auto_create_scopes', null),
     user_api_key_rotation_period: or('user_api_key_rotation_period', null),
     user_api_key_ttl: or('user_api_key_ttl', 0),
@@ -92,6 +97,7 @@ function present(organisation: Row<'organisations'>) {
       OVERRIDE_CATEGORIES.map((category) => [category, isOpenToWorkspaces(organisation, category)]),
     ),
     session_settings: { max_session_ttl: part(settings, 'session_settings').max_session_ttl ?? null },
+    auth_settings: presentAuth(organisation, domains),
     export_settings: { deniedFields: deniedExportFields(organisation, null).deniedFields },
     data_plane_security_settings: { block_inline_config: settings.block_inline_config !== false },
     metadata_schemas: {
@@ -108,14 +114,41 @@ function present(organisation: Row<'organisations'>) {
 const { organisation_id } = tenantFields;
 const body = organisationSettings.extend({ organisation_id });
 
-async function update(call: Call<unknown, unknown, z.output<typeof body>>) {
+/** What shows whose a domain is. */
+export interface DomainProofs {
+  /** Whether the installation has this organisation only: its owner is the operator, then. */
+  isOnlyOrganisation(): Promise<boolean>;
+  /** Texts of the TXT records of a name; empty when there are none, or nobody answers. */
+  txt(name: string): Promise<readonly string[]>;
+}
+
+export const DOMAIN_PROOFS = new Service<DomainProofs>('way to look domains up');
+
+/** Domains of the body that are shown to be the organisation's; `all` where nobody else is on the installation. */
+async function proveDomains(call: Call<unknown, unknown, z.output<typeof body>>): Promise<Work<unknown> | null> {
+  const given = call.body.auth_settings?.allowed_domains ?? [];
+  if (given.length === 0 || call.service(DOMAIN_PROOFS) === null) return null;
+  const rows = await call.tx.list('organisation_domains');
+  const open = rows.filter((row) => row.verified_at === null && given.some(({ domain }) => domain === row.domain));
+  return withServices({ proofs: DOMAIN_PROOFS }, async ({ proofs }) => {
+    if (await proofs.isOnlyOrganisation()) return 'all' as const;
+    const shown = open.map(async ({ domain, token }) => {
+      const texts = await proofs.txt(`_sluice.${domain}`);
+      return texts.includes(`sluice-verification=${token}`) ? [domain] : [];
+    });
+    return new Set((await Promise.all(shown)).flat());
+  });
+}
+
+async function update(call: Call<unknown, unknown, z.output<typeof body>, unknown>) {
   const { tx, clock } = call;
   const before = await tx.organisation();
   const { organisation_id: _own, data_plane_security_settings: dataPlane, ...patch } = call.body;
   const alerts = await storedAlerts(call, patch.alerts, before.settings, 'alerts');
   // This one is beside the sections: it was there before there were any.
   const { block_inline_config = before.settings.block_inline_config } = dataPlane ?? {};
-  const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch), ...alerts });
+  const auth = await storedAuth(call, patch.auth_settings, before);
+  const merged = mergeSettings(before.settings, { ...patch, ...checkUrls(call, patch), ...alerts, ...auth });
   const settings = { ...merged, block_inline_config };
   checkUserKeySettings(patch, settings);
   const after = { ...before, settings };
@@ -124,7 +157,14 @@ async function update(call: Call<unknown, unknown, z.output<typeof body>>) {
   await copyDown(call, before, after);
   if (alerts.alerts !== undefined) await followAlertSettings(tx, null, settings, clock.now());
   tx.changed({ workspaceId: null, topic: 'organisations', entityId: before.id });
-  call.audit(before.id, { before: present(before), after: present(after) });
+  const domains = await tx.list('organisation_domains');
+  const given = patch.auth_settings === null ? [] : patch.auth_settings?.allowed_domains;
+  if (given !== undefined) {
+    const { storeDomains } = await import('../../settings/domains.ts');
+    await storeDomains(call, given ?? [], (call.asked as ReadonlySet<string> | 'all' | null) ?? new Set());
+  }
+  const now = await tx.list('organisation_domains');
+  call.audit(before.id, { before: present(before, domains), after: present(after, now) });
   return {};
 }
 
@@ -139,7 +179,7 @@ export const settings = (): AnyAction[] =>
     read: {
       summary: 'Get the settings of the organisation',
       response: answer as z.ZodType,
-      run: async ({ tx }) => present(await tx.organisation()),
+      run: async ({ tx }) => present(await tx.organisation(), await tx.list('organisation_domains')),
     },
     update: {
       summary: 'Change the settings of the organisation',
@@ -158,6 +198,7 @@ export const settings = (): AnyAction[] =>
       },
       body,
       response: emptyAnswer,
+      ahead: proveDomains,
       run: update,
     },
   });

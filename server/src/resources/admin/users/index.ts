@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
-import { archiveKeys } from '../../api-keys/archive.ts';
 import { actorId, only } from '../../common.ts';
 import { defineResource, emptyAnswer, itemAction, type Resource } from '../../define.ts';
 import { userEmail } from '../../fields.ts';
@@ -18,13 +17,13 @@ import { personName } from '../person-name.ts';
 import { plainTime, plainTimeField } from '../plain-time.ts';
 import { checkRank, rankOf } from '../rank.ts';
 import { readWorkspaceRoles, type WorkspaceRoleRow, workspaceRoles } from '../workspace-roles.ts';
-import { changeRole, joinWorkspace, leaveWorkspace } from '../workspaces/membership.ts';
-import { askForAddress } from './address.ts';
+import { endByHand, setByHand } from '../workspaces/sources.ts';
 import { handOver, signInLink } from './owner-actions.ts';
 
 type UserRow = Row<'users'>;
 
-const userAnswer = z.object({
+/** A user as it is answered. */
+export const userAnswer = z.object({
   object: z.literal('user'),
   id: z.string(),
   first_name: z.string(),
@@ -73,7 +72,8 @@ async function workspaceSlugs(tx: TenantTx, users: readonly UserRow[]): Promise<
   );
 }
 
-async function presentAll(rows: readonly UserRow[], { tx }: Call): Promise<z.input<typeof userAnswer>[]> {
+/** Users as they are answered, with the workspaces of each. */
+export async function presentUsers(rows: readonly UserRow[], { tx }: Call): Promise<z.input<typeof userAnswer>[]> {
   const slugs = await workspaceSlugs(tx, rows);
   return rows.map((row) => ({
     object: 'user',
@@ -99,15 +99,14 @@ async function setWorkspaces(call: Call<unknown, unknown, unknown>, userId: stri
   );
   const kept = new Set(wanted.map((row) => row.workspace_id));
   for (const workspaceId of now.keys()) {
-    if (!kept.has(workspaceId)) await leaveWorkspace({ tx, clock, workspaceId, userId });
+    if (!kept.has(workspaceId)) await endByHand({ tx, clock, workspaceId, userId }, 'workspaces');
   }
   for (const [index, given] of wanted.entries()) {
     const { workspace_id: workspaceId, role } = given;
-    const place = { tx, clock, workspaceId, userId };
-    const before = now.get(workspaceId);
-    if (before !== role) await checkGivesIn(call, given, `workspaces[${index}].role`);
-    if (before === undefined) await joinWorkspace({ ...place, role, actorId: actorId(call.principal) });
-    else if (before !== role) await changeRole(place, role);
+    if (now.get(workspaceId) === role) continue;
+    const param = `workspaces[${index}].role`;
+    await checkGivesIn(call, given, param);
+    await setByHand({ tx, clock, workspaceId, userId, actorId: actorId(call.principal) }, role, param);
   }
 }
 
@@ -134,10 +133,10 @@ const spec = resourceSpec({
     maxPageSize: 100,
     paging: 'camel',
     item: userAnswer,
-    presentAll,
+    presentAll: presentUsers,
   },
   detail: userAnswer,
-  present: async (row, call) => only(await presentAll([row], call)),
+  present: async (row, call) => only(await presentUsers([row], call)),
   create: null,
   update: {
     own: { param: 'userId', fields: ['first_name', 'last_name', 'email'] },
@@ -167,6 +166,7 @@ const spec = resourceSpec({
         await setWorkspaces(call, row.id, await readWorkspaceRoles(call.tx, body.workspaces));
       }
       if (body.role === 'member' && row.role === 'admin') await cancelInvites(call, row.id);
+      const { askForAddress } = await import('./address.ts');
       const asked = email === undefined || email === row.email ? null : await askForAddress(call, row, email);
       const { role } = body;
       if (Object.values(body).every((value) => value === undefined)) return { patch: {}, answer: {} };
@@ -181,15 +181,7 @@ const spec = resourceSpec({
       const message = 'The owner cannot be removed. Make an admin the owner first: POST /admin/users/{id}/ownership.';
       throw new SluiceError('validation', message);
     },
-    clean: async (call, row) => {
-      const { tx, clock } = call;
-      await setWorkspaces(call, row.id, []);
-      await archiveKeys(tx, clock, { user_id: row.id });
-      if ((await tx.remove('console_sessions', { user_id: row.id })) > 0) {
-        tx.changed({ workspaceId: null, topic: 'console_sessions', entityId: row.id });
-      }
-      await cancelInvites(call, row.id);
-    },
+    clean: async (call, row) => (await import('./cut-off.ts')).cutOff(call, row.id),
   },
 });
 

@@ -1,5 +1,6 @@
 /** What is done to one user beside the five verbs: a sign-in link, and the handing over of an organisation. */
 import { z } from 'zod';
+import { mayUseLinks } from '../../../auth/auth-settings.ts';
 import { linkUrl, newLink } from '../../../auth/console-session.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import { toIso } from '../../body-fields.ts';
@@ -26,6 +27,10 @@ export const signInLink: UserAction<{ sign_in_link: string; expires_at: string }
     await checkGives(call, user.role, null);
     const joined = await tx.list('workspace_members', { where: { user_id: user.id, status: 'active' } });
     for (const place of joined) await checkGivesIn(call, place, null);
+    if (!mayUseLinks(await tx.organisation(), user.role)) {
+      const message = 'In this organisation only owners sign in by a link (auth_settings.disable_link_sign_in).';
+      throw new SluiceError('conflict', message);
+    }
     const { token, row } = newLink(user, await tx.now());
     await tx.insert('console_sessions', row);
     call.audit(user.id, { before: null, after: { user_id: user.id, expires_at: toIso(row.expires_at) } });

@@ -24,7 +24,6 @@ import { checkGivesIn } from '../give.ts';
 import { checkRank, roleIn } from '../rank.ts';
 import { mergeDefaults, userKeyConfig } from './defaults.ts';
 import { memberActions } from './members.ts';
-import { joinWorkspace } from './membership.ts';
 import { presentDetail, presentItem } from './present.ts';
 import { checkRemovable, emptyWorkspace, stillUsed } from './remove.ts';
 import {
@@ -39,6 +38,7 @@ import {
   workspaceItem,
   writeQuery,
 } from './schema.ts';
+import { setSource, setSources } from './sources.ts';
 
 type Workspace = Row<'workspaces'>;
 type ListQuery = z.output<typeof listQuery>;
@@ -119,14 +119,16 @@ async function create(call: Call<unknown, unknown, CreateBody>) {
 async function join(call: Call<unknown, unknown, CreateBody>, row: Workspace): Promise<void> {
   const { body, tx, clock, principal } = call;
   const creator = principal.kind === 'user' ? principal.userId : null;
-  const joining = { tx, clock, workspaceId: row.id, actorId: actorId(principal) };
-  if (creator !== null) await joinWorkspace({ ...joining, userId: creator, role: 'admin' });
+  const joining = { tx, clock, workspaceId: row.id, source: 'manual', actorId: actorId(principal) } as const;
+  if (creator !== null) await setSource({ ...joining, userId: creator, role: 'admin' });
+  const joined: string[] = [];
   for (const [index, userId] of (body.users ?? []).entries()) {
     if (!(await tx.find('users', { id: userId, status: 'active' }))) throw unknownReference(`users[${index}]`, 'user');
     if (userId === creator) continue;
     await checkGivesIn(call, { workspace_id: row.id, role: 'member' }, `users[${index}]`);
-    await joinWorkspace({ ...joining, userId, role: 'member' });
+    joined.push(userId);
   }
+  await setSources({ ...joining, userIds: joined, role: 'member' });
 }
 
 async function update(call: Call<unknown, unknown, UpdateBody>, row: Workspace) {

@@ -47,6 +47,15 @@ export const memberAnswer = z.object({
   role,
   status: z.enum(['active', 'archived']),
   workspace_id: z.string(),
+  sources: z
+    .array(
+      z.object({
+        type: z.enum(['manual', 'invite', 'sso', 'scim']),
+        id: z.string().nullable().describe('The SSO client, or the SCIM group.'),
+        role,
+      }),
+    )
+    .describe('What gives the membership: the highest role counts, and it ends with the last of them.'),
   scopes: z.array(z.string()).describe('The user’s rights in this workspace.'),
   settings: z.null(),
   created_at: time,

@@ -10,8 +10,9 @@ import type { ItemCall, ResourceSpec } from '../../spec.ts';
 import { checkGivesIn } from '../give.ts';
 import { checkRank, roleIn } from '../rank.ts';
 import { addBody, memberAnswer, membersQuery, roleBody } from './members-schema.ts';
-import { changeRole, findMember, joinWorkspace, leaveWorkspace, type MemberRow } from './membership.ts';
+import { findMember, type MemberRow } from './membership.ts';
 import { presentMembers } from './present.ts';
+import { endByHand, setByHand, setSource } from './sources.ts';
 
 type Workspace = Row<'workspaces'>;
 type Spec = ResourceSpec<'workspaces'>;
@@ -75,7 +76,7 @@ const add = (spec: Spec) =>
     method: 'POST',
     summary: 'Add members to a workspace',
     description:
-      'All or none. Adding an existing member with the same role changes nothing; with another role it returns 409. Use the update to change a role.',
+      'All or none. A member with the same role stays, also when a group or an invite no longer gives the membership; with another role the answer is 409. Use the update to change a role.',
     example: { body: { users: [{ id: 'f47ac10b-58cc-4372-a567-0e02b2c3d479', role: 'member' }] } },
     verb: 'update',
     scopes: ['workspace_users.create'],
@@ -92,8 +93,7 @@ const add = (spec: Spec) =>
         const param = `users[${index}].id`;
         if (!(await tx.find('users', { id, status: 'active' }))) throw unknownReference(param, 'user');
         const member = await findMember(tx, workspace.id, id);
-        if (member?.role === role) continue;
-        if (member) {
+        if (member && member.role !== role) {
           throw new SluiceError(
             'conflict',
             `${param} is a member already, as ${member.role}. Change the role with PUT on the member.`,
@@ -101,8 +101,9 @@ const add = (spec: Spec) =>
           );
         }
         const actor = actorId(principal);
-        await joinWorkspace({ tx, clock, workspaceId: workspace.id, userId: id, role, actorId: actor });
-        added.push({ id, role });
+        const place = { tx, clock, workspaceId: workspace.id, userId: id, actorId: actor };
+        await setSource({ ...place, source: 'manual', role });
+        if (!member) added.push({ id, role });
       }
       call.audit(workspace.id, { before: null, after: { users: added } });
       return { answer: {} };
@@ -127,7 +128,7 @@ const update = (spec: Spec) =>
       const member = await memberInPath(call, workspace.id);
       checkRank(await roleIn(call, workspace.id), member.role, null);
       const place = { tx: call.tx, clock: call.clock, workspaceId: workspace.id, userId: member.user_id };
-      if (member.role !== role) await changeRole(place, role);
+      await setByHand(place, role, 'role');
       audit(call, workspace, member, { role });
       return { answer: {} };
     },
@@ -140,7 +141,8 @@ const remove = (spec: Spec) =>
     id: 'workspace-users.delete',
     method: 'DELETE',
     summary: 'Remove a member from a workspace',
-    description: 'The user’s own API keys of this workspace are revoked with it.',
+    description:
+      'The user’s own API keys of this workspace are revoked with it. Answers 409 while a SCIM group gives the membership.',
     verb: 'delete',
     scopes: ['workspace_users.delete'],
     response: emptyAnswer,
@@ -148,7 +150,8 @@ const remove = (spec: Spec) =>
     run: async (call, workspace) => {
       const member = await memberInPath(call, workspace.id);
       checkRank(await roleIn(call, workspace.id), member.role, null);
-      await leaveWorkspace({ tx: call.tx, clock: call.clock, workspaceId: workspace.id, userId: member.user_id });
+      const place = { tx: call.tx, clock: call.clock, workspaceId: workspace.id, userId: member.user_id };
+      await endByHand(place, null);
       audit(call, workspace, member, null);
       return { answer: {} };
     },

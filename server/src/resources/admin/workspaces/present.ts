@@ -55,6 +55,7 @@ function membersOf(tx: TenantTx, workspaceId: string): Promise<MemberRow[]> {
 /** Members with their names and what they may do here; one whose user is gone is left out. */
 export async function presentMembers(tx: TenantTx, workspace: Workspace, members: readonly MemberRow[]) {
   const users = await usersOf(tx, members);
+  const sources = await sourcesOf(tx, workspace.id, members);
   const security = securityOf(await tx.organisation(), workspace);
   const known = new Map<WorkspaceRole, readonly string[]>();
   const scopesOf = (role: WorkspaceRole) => {
@@ -67,11 +68,16 @@ export async function presentMembers(tx: TenantTx, workspace: Workspace, members
     if (user === undefined) return [];
     // A user who runs the organisation runs each of its workspaces, whatever their role there.
     const scopes = scopesOf(user.role === 'member' ? member.role : 'admin');
-    return [presentMember(member, user, scopes)];
+    return [presentMember(member, user, scopes, sources.get(member.user_id) ?? [])];
   });
 }
 
-function presentMember(member: MemberRow, user: Row<'users'>, scopes: readonly string[]) {
+function presentMember(
+  member: MemberRow,
+  user: Row<'users'>,
+  scopes: readonly string[],
+  sources: readonly Row<'membership_sources'>[],
+) {
   return {
     object: 'workspace-user' as const,
     id: user.id,
@@ -82,6 +88,7 @@ function presentMember(member: MemberRow, user: Row<'users'>, scopes: readonly s
     role: member.role,
     status: member.status,
     workspace_id: member.workspace_id,
+    sources: sources.map(presentSource),
     scopes,
     settings: null,
     created_at: toIso(member.created_at),
@@ -89,8 +96,25 @@ function presentMember(member: MemberRow, user: Row<'users'>, scopes: readonly s
   };
 }
 
+function presentSource({ source, role }: Row<'membership_sources'>) {
+  const [kind, id = null] = source.split(':');
+  const type = kind === 'invite' || kind === 'sso' || kind === 'scim' ? kind : 'manual';
+  return { type, id, role } as const;
+}
+
 /** Far below the bind limits of both engines. */
 const CHUNK = 1000;
+
+async function sourcesOf(tx: TenantTx, workspaceId: string, members: readonly MemberRow[]) {
+  const sources: Row<'membership_sources'>[] = [];
+  for (let i = 0; i < members.length; i += CHUNK) {
+    const ids = members.slice(i, i + CHUNK).map((member) => member.user_id);
+    const where = { workspace_id: workspaceId, user_id: { in: ids } };
+    sources.push(...(await tx.list('membership_sources', { where })));
+  }
+  sources.sort((a, b) => (a.source < b.source ? -1 : 1));
+  return Map.groupBy(sources, (source) => source.user_id);
+}
 
 async function usersOf(tx: TenantTx, members: readonly MemberRow[]): Promise<Map<string, Row<'users'>>> {
   const users = new Map<string, Row<'users'>>();

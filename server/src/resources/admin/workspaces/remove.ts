@@ -65,6 +65,7 @@ async function removeResources(tx: TenantTx, workspaceId: string, now: number): 
   await tx.update('rate_policies', living, gone);
   await tx.update('usage_policies', living, gone);
   await tx.update('workspace_members', living, gone);
+  await tx.remove('membership_sources', here);
   await tx.remove('integration_workspaces', here);
   await tx.remove('guardrail_exclusions', here);
   await tx.remove('object_owners', here);

@@ -71,6 +71,7 @@ describe.each(['sqlite', 'postgres'] as const)('members of a workspace on %s', (
         status: 'active',
         workspace_id: workspace.id,
         scopes: expect.arrayContaining(['completions.write', 'workspace_users.create', 'workspaces.update']),
+        sources: [{ type: 'manual', id: null, role: 'manager' }],
         settings: null,
         created_at: expect.stringMatching(ISO),
         last_updated_at: expect.stringMatching(ISO),
@@ -164,18 +165,19 @@ describe.each(['sqlite', 'postgres'] as const)('members of a workspace on %s', (
       await organisation({});
     });
 
-    it('adding a member again with the same role changes nothing; with another role it is a conflict', async () => {
+    it('adding a member again with the same role changes nothing but that it is by hand, too; with another role it is a conflict', async () => {
       const { id } = await joined('member');
       const before = ok(await call('GET', `${users}/${id}`));
       expect(ok(await add({ id, role: 'member' }))).toEqual({});
-      expect(ok(await call('GET', `${users}/${id}`))).toEqual(before);
+      const sources = [{ type: 'manual', id: null, role: 'member' }];
+      expect(ok(await call('GET', `${users}/${id}`))).toEqual({ ...before, sources });
       refused(
         await add({ id: await on.addUser('member'), role: 'member' }, { id, role: 'admin' }),
         409,
         'AB07',
         'users[1].id',
       );
-      expect(ok(await call('GET', `${users}/${id}`))).toEqual(before);
+      expect(ok(await call('GET', `${users}/${id}`))).toEqual({ ...before, sources });
     });
 
     it('all of a list or none: an unknown user and one of another organisation are the same', async () => {

@@ -20,6 +20,8 @@ import { MOST_PENDING, subjectPlace } from './pending.ts';
 export interface ErasureService {
   /** A hint that one was added. */
   readonly wake: () => void;
+  /** Ids of the log destinations that may have been sent requests of a workspace, or of the organisation for null. */
+  readonly destinations: (organisationId: string, workspaceId: string | null) => Promise<readonly string[]>;
 }
 
 export const ERASURES = new Service<ErasureService>('erasure of stored requests');
@@ -52,6 +54,9 @@ const erasureItem = z.object({
   damaged_files: z.int().describe('Files that cannot be read, in which such requests may be.'),
   nodes: z.array(z.string()).describe('Nodes that have done their part.'),
   exports: z.array(z.string()).describe('Exports from before, which may have such requests. They are not reached.'),
+  destinations: z
+    .array(z.string())
+    .describe('Log destinations that were sent requests before, or may have been. What they have is not reached.'),
   created_at: z.string(),
   created_by: z.string(),
   done_at: z.string().nullable(),
@@ -75,6 +80,7 @@ function present(row: Erasure): z.input<typeof erasureItem> {
     damaged_files: sum('damaged_files'),
     nodes: parts.filter(([, { done }]) => done).map(([node]) => node),
     exports: row.exports,
+    destinations: row.destinations,
     created_at: toIso(row.created_at),
     created_by: row.created_by ?? row.organisation_id,
     done_at: toIsoOrNull(row.done_at),
@@ -96,6 +102,7 @@ async function begin(
   selects: Erasure['selects'],
   value: string,
   before: number,
+  destinations: readonly string[],
 ) {
   const { tx, tenant, clock, vault, principal } = call;
   if ((await tx.count('log_erasures', { where: { status: 'pending' } })) >= MOST_PENDING) {
@@ -117,6 +124,7 @@ async function begin(
     status: 'pending',
     nodes: {},
     exports: await exportsBefore(tx, tenant.workspaceId),
+    destinations: [...destinations],
     done_at: null,
     created_by: actorId(principal),
     created_at: now,
@@ -126,6 +134,11 @@ async function begin(
   call.audit(id, { before: null, after: present(row) });
   call.onCommit(() => call.service(ERASURES)?.wake());
   return present(row);
+}
+
+/** Asked before the transaction: those of the organisation are not among the rows of a workspace. */
+async function destinationsOf({ service, tenant }: Pick<Call, 'service' | 'tenant'>, workspaceId: string | null) {
+  return (await service(ERASURES)?.destinations(tenant.organisationId, workspaceId)) ?? [];
 }
 
 async function exportsBefore(tx: TenantTx, workspaceId: string | null): Promise<string[]> {
@@ -164,7 +177,9 @@ const eraseLog = action({
   response: erasureItem,
   writes: true,
   audit: { action: 'delete', resource: 'logs' },
-  ahead: async (call): Promise<Work<{ readonly workspaceId: string | null }>> => {
+  ahead: async (
+    call,
+  ): Promise<Work<{ readonly workspaceId: string | null; readonly destinations: readonly string[] }>> => {
     checkMayErase(call.principal);
     const id = call.params.logId.toLowerCase();
     if (!isUuid(id)) throw notFound();
@@ -172,10 +187,14 @@ const eraseLog = action({
     return withServices({ logs: KEPT_LOGS }, async ({ logs }) => {
       const row = await logs.store.find(scope, id);
       if (row === null) throw notFound();
-      return { workspaceId: typeof row.workspace_id === 'string' ? row.workspace_id : null };
+      const workspaceId = typeof row.workspace_id === 'string' ? row.workspace_id : null;
+      return { workspaceId, destinations: await destinationsOf(call, workspaceId) };
     });
   },
-  run: async (call) => begin(call, 'id', call.params.logId.toLowerCase(), Number.MAX_SAFE_INTEGER),
+  run: async (call) => {
+    const { destinations = [] } = call.asked ?? {};
+    return begin(call, 'id', call.params.logId.toLowerCase(), Number.MAX_SAFE_INTEGER, destinations);
+  },
 });
 
 const SELECTORS = ['end_user', 'api_key_id', 'trace_id'] as const;
@@ -211,15 +230,18 @@ const erase = action({
   response: erasureItem,
   writes: true,
   audit: { action: 'delete', resource: 'logs' },
-  run: async (call) => {
+  ahead: async (call): Promise<Work<readonly string[]>> => {
     checkMayErase(call.principal);
+    return withServices({}, () => destinationsOf(call, call.tenant.workspaceId));
+  },
+  run: async (call) => {
     const { body, clock } = call;
     const now = clock.now();
     const before = body.before === undefined ? now + 1 : toMillis(body.before);
     if (before > now + 1) throw refuse('before', 'must not be in the future');
     for (const name of SELECTORS) {
       const value = body[name];
-      if (value !== undefined) return begin(call, name, value, before);
+      if (value !== undefined) return begin(call, name, value, before, call.asked ?? []);
     }
     throw new Error('one of them is there');
   },

@@ -10,24 +10,31 @@ export interface Holder {
   readonly keyId: string | null;
 }
 
-/** What `reachOf` takes. Throws `forbidden` for one that may do nothing any more. */
+/** Who reads, as `reachOf` takes it, and whether a key may read bodies. Of a user the role says so, which `reachOf` asks. */
+export interface PresentHolder extends Pick<Principal, 'role' | 'userId'> {
+  readonly seesBodies: boolean;
+}
+
+/** Throws `forbidden` for one that may do nothing any more. */
 export async function presentHolder(
   tx: Pick<TenantTx, 'find' | 'organisation'>,
   { userId, keyId }: Holder,
   now: number,
-): Promise<Pick<Principal, 'role' | 'userId'>> {
+): Promise<PresentHolder> {
   const { status } = await tx.organisation();
   if (status !== 'active') throw gone('The organisation is suspended.');
+  let seesBodies = true;
   if (keyId !== null) {
     const key = await tx.find('api_keys', { id: keyId });
     const over = key === undefined || key.status === 'archived' || key.status === 'expired';
     if (over || (key.expires_at !== null && key.expires_at <= now))
       throw gone('The API key is revoked or has expired.');
+    seesBodies = key.scopes.includes('logs.view');
   }
-  if (userId === null) return { role: null, userId };
+  if (userId === null) return { role: null, userId, seesBodies };
   const user = await tx.find('users', { id: userId });
   if (user?.status !== 'active') throw gone('The user is no longer in the organisation.');
-  return { role: user.role, userId };
+  return { role: user.role, userId, seesBodies };
 }
 
 const gone = (message: string) => new SluiceError('forbidden', message);

@@ -14,7 +14,7 @@ import { Service, type Work, withServices } from '../../services.ts';
 import { KEPT_LOGS, reachOf } from '../reach.ts';
 import { signFileLink } from './file-link.ts';
 import { type ChosenRows, chosenRows, type ExportFilters } from './filters.ts';
-import { checkFields, findExport, restrictionsOf, seenExports } from './rights.ts';
+import { checkFields, findExport, mayReadBodies, restrictionsOf, seenExports } from './rights.ts';
 import { createBody, exportItem, made, present, said, updateBody } from './schema.ts';
 
 /** What the routes need of those that write the files. */
@@ -58,7 +58,7 @@ async function countAhead(
 ): Promise<Work<number>> {
   await checkSlug(call.tx, workspaceId, asked.filters.workspace_slug);
   const reach = await reachOf({ ...call, tenant: { ...call.tenant, workspaceId } }, 'logs.view');
-  await checkFields(call.tx, reach, workspaceId, asked.requested_data);
+  await checkFields(call.tx, { ...reach, seesBodies: mayReadBodies(call) }, workspaceId, asked.requested_data);
   const maxRows = call.service(EXPORTS)?.maxRows ?? 0;
   const given = { now: call.clock.now() + 1, maxRows };
   const chosen = await chosenRows(call, reach, { filters: asked.filters, whole: asked.all }, given);
@@ -290,7 +290,7 @@ const start = action({
       throw new SluiceError('conflict', 'The last run of this export is being cleaned up. Try again in a few seconds.');
     }
     const reach = await reachOf({ ...call, tenant: { ...call.tenant, workspaceId: row.workspace_id } }, 'logs.view');
-    await checkFields(tx, reach, row.workspace_id, row.requested_data);
+    await checkFields(tx, { ...reach, seesBodies: mayReadBodies(call) }, row.workspace_id, row.requested_data);
     if ((await tx.count('log_exports', { where: { status: 'in_progress' } })) >= MOST_STARTED) {
       throw new SluiceError(
         'throttled',
@@ -376,7 +376,7 @@ const download = action({
       );
     }
     const reach = await reachOf({ ...call, tenant: { ...tenant, workspaceId: row.workspace_id } }, 'logs.view');
-    await checkFields(tx, reach, row.workspace_id, row.requested_data);
+    await checkFields(tx, { ...reach, seesBodies: mayReadBodies(call) }, row.workspace_id, row.requested_data);
     const { organisationId } = tenant;
     const { userId, keyId } = principal;
     const token = signFileLink(vault, { organisationId, exportId: row.id, run: row.runs, userId, keyId }, clock.now());

@@ -2,6 +2,7 @@
 import { SluiceError } from '../../../kernel/errors.ts';
 import type { TenantTx, Where } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
+import { wantsBodies } from '../../../telemetry/log-export.ts';
 import { isUuid } from '../../fields.ts';
 import { notFound } from '../../look-up.ts';
 import type { Call } from '../../resource.ts';
@@ -32,6 +33,9 @@ export async function findExport(call: Caller, given: string): Promise<Row<'log_
   return row;
 }
 
+/** Whether a caller sees bodies of requests, also of those that others have made. */
+export const mayReadBodies = ({ principal }: Pick<Call, 'principal'>): boolean => principal.scopes.has('logs.view');
+
 /** The fields that no export of the workspace may have, and whose setting says so. */
 export async function restrictionsOf(tx: Pick<TenantTx, 'find' | 'organisation'>, workspaceId: string | null) {
   const workspace = workspaceId === null ? undefined : await tx.find('workspaces', { id: workspaceId });
@@ -41,7 +45,7 @@ export async function restrictionsOf(tx: Pick<TenantTx, 'find' | 'organisation'>
 /** Throws `forbidden` for a field that no export of the workspace may have, or that a setting keeps from the reader. */
 export async function checkFields(
   tx: Pick<TenantTx, 'find' | 'organisation'>,
-  { sight }: Pick<Reach, 'sight'>,
+  { sight, seesBodies }: Pick<Reach, 'sight'> & { readonly seesBodies: boolean },
   workspaceId: string,
   fields: readonly string[],
 ): Promise<void> {
@@ -53,6 +57,11 @@ export async function checkFields(
       `Exports of this workspace may not have ${denied.join(', ')}: export_settings.deniedFields of the ${source} lists ${denied.length === 1 ? 'it' : 'them'}. Leave ${denied.length === 1 ? 'it' : 'them'} out.`,
       { param: 'requested_data' },
     );
+  }
+  if (!seesBodies && wantsBodies(fields)) {
+    throw new SluiceError('forbidden', 'The fields request and response need the scope logs.view beside logs.export.', {
+      param: 'requested_data',
+    });
   }
   if (fields.includes('metadata')) checkMetadataSeen(sight, 'requested_data');
 }

@@ -16,7 +16,9 @@ const requestedData = z
       if (fields.indexOf(field) !== at) context.addIssue({ code: 'custom', path: [at], message: `repeats ${field}` });
     }
   })
-  .describe('Fields of the file, in this order. `request` and `response` are null: files have no bodies.');
+  .describe(
+    'Fields of the file, in this order. `request` and `response` are the kept bodies and need `logs.view`. Behind them is then `bodies_reason`: why a body is null.',
+  );
 
 const form = {
   format: z.enum(EXPORT_FORMATS).optional().describe('`jsonl` when absent: one JSON object a line.'),

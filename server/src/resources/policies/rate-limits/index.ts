@@ -21,7 +21,6 @@ import {
 } from '../policy-fields.ts';
 import { checkReach } from '../reach.ts';
 import { simulateAction } from '../simulate.ts';
-import { rateCounting } from './counting.ts';
 
 type PolicyRow = Row<'rate_policies'>;
 
@@ -205,7 +204,7 @@ const spec = resourceSpec({
       bodies: { policy: createBody.omit({ workspace_id: true, organisation_id: true }), changes: updateBody },
       created: create,
       changed: (changes: UpdateBody, row) => ({ ...row, ...changed(changes, row) }),
-      counting: rateCounting,
+      counting: async (...asked) => (await import('./counting.ts')).rateCounting(...asked),
     }),
   ],
 });

@@ -22,7 +22,6 @@ import { checkConditions, checkGroups } from '../policy-fields.ts';
 import { checkReach } from '../reach.ts';
 import { simulateAction } from '../simulate.ts';
 import { alerts } from './alerts.ts';
-import { usageCounting } from './counting.ts';
 import {
   answer,
   type CreateBody,
@@ -362,7 +361,7 @@ export const usageLimits = defineResource({
         if (changes.reset_usage_for_value !== undefined) throw refuse('reset_usage_for_value', 'cannot be simulated');
         return changed(changes, row, from).next;
       },
-      counting: usageCounting,
+      counting: async (...asked) => (await import('./counting.ts')).usageCounting(...asked),
     }),
   ],
 });

@@ -20,6 +20,7 @@ const PLAN: ExportPlan = {
   behind: null,
   skip: 0,
   limit: 1_000,
+  bodies: null,
 };
 
 let under: KeeperUnderTest;
@@ -82,7 +83,7 @@ describe('a part of an export', () => {
   it('has the fields that were asked for, in their order, and the rows oldest first', async () => {
     const lines = linesOf(await partsOf({})).map((line) => JSON.parse(line));
     expect(lines.map(({ trace_id }) => trace_id)).toEqual(order.map((n) => `trace ${n}`));
-    expect(Object.keys(lines[0])).toEqual([...EXPORT_FIELD_IDS]);
+    expect(Object.keys(lines[0])).toEqual([...EXPORT_FIELD_IDS, 'bodies_reason']);
     expect(lines[0]).toMatchObject({
       id: ids[0],
       created_at: expect.stringMatching(/Z$/),

@@ -1,8 +1,8 @@
 /** One body on its way into the log: masked, without pictures and files, cut, and in pieces as it passes. */
 import { createHash, type Hash } from 'node:crypto';
-import type { BodyLog } from '../../gateway/body-log.ts';
-import type { BodyPart, PartFacts } from '../../telemetry/bodies/frame.ts';
-import { Base64Omitter } from '../../telemetry/bodies/omit-base64.ts';
+import type { BodyPart, PartFacts } from '../telemetry/bodies/frame.ts';
+import { Base64Omitter } from '../telemetry/bodies/omit-base64.ts';
+import type { BodyLog } from './body-log.ts';
 
 /** Bytes that are looked at and written at once: of streams, and of what is at hand as a whole. */
 const PIECE_BYTES = 8 * 1024;

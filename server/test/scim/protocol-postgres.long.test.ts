@@ -1,0 +1,4 @@
+/** SCIM of a whole server on PostgreSQL. */
+import { conversations } from './conversations.ts';
+
+conversations('postgres');

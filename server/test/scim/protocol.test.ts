@@ -1,0 +1,4 @@
+/** SCIM of a whole server on SQLite. */
+import { conversations } from './conversations.ts';
+
+conversations('sqlite');
