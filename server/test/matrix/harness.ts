@@ -7,7 +7,6 @@ import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
-import { KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../../src/resources/logs/insert.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
@@ -143,11 +142,6 @@ export async function startMatrix(
           ),
         )
         .provide(KEPT_LOGS, { store: kept, days: 0, erased: async () => [] })
-        .provide(KEPT_BODIES, {
-          find: async () => null,
-          search: async () => ({ rows: [], next: null, searched: 0, unread: 0, complete: true }),
-          days: 14,
-        })
         .provide(CUSTOM_LOGS, forgottenLogs)
         .provide(GATEWAYS, NO_PINGS)
         .provide(SECRET_MANAGERS, { read: async () => ({ object: {} }) }),

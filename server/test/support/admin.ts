@@ -16,6 +16,7 @@ import { createSimulationRunner } from '../../src/limits/simulation/simulation-r
 import { createGuardrailInvoker } from '../../src/llm/guard/guardrail-invoker.ts';
 import { GUARDRAIL_INVOKER } from '../../src/resources/guardrails/invoke.ts';
 import { DESTINATION_TRIALS } from '../../src/resources/log-destinations/index.ts';
+import { type BodyReader, KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
 import { EXPORTS } from '../../src/resources/logs/exports/index.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
@@ -80,6 +81,13 @@ export interface AdminHarness {
   close(): Promise<void>;
 }
 
+/** A store of bodies that holds none. */
+const emptyBodies: BodyReader = {
+  find: async () => null,
+  search: async () => ({ rows: [], next: null, searched: 0, unread: 0, complete: true }),
+  days: 14,
+};
+
 /** The services that a test has not provided itself. */
 function withDefaults(services: Services, clock: Clock): Services {
   const simulations = createSimulationRunner({
@@ -91,6 +99,7 @@ function withDefaults(services: Services, clock: Clock): Services {
     const run = async () => ({ delivered: true, status: 200, answer: '', message: null });
     services.provide(DESTINATION_TRIALS, { run });
   }
+  if (KEPT_BODIES.find(services) === null) services.provide(KEPT_BODIES, emptyBodies);
   if (EXPORTS.find(services) === null) services.provide(EXPORTS, { maxRows: 1_000, wake: () => undefined });
   if (RECORDS.find(services) === null) services.provide(RECORDS, { find: async () => null });
   const trials = createGuardrailInvoker({ clock, outside: () => () => outsideOf() });
