@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer, text } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
@@ -5,6 +8,7 @@ import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { loadTokenizer } from '../../src/operations/tokens.ts';
+import { openDiskScratch } from '../../src/store/disk/scratch.ts';
 import { convertDataset, countDataset, isValid, validateDataset } from '../../src/training/datasets/index.ts';
 
 const context = { clock: systemClock, log: silentLog, owner: 'org' };
@@ -221,6 +225,30 @@ describe('a data set is converted', () => {
     }
     expect((await report).rows).toBe(60_000);
     expect(ahead).toBeLessThan(4_000_000);
+  });
+
+  it('or fails with its reason, also when that is known before anybody reads', async () => {
+    const cancelled = new SluiceError('client_closed', 'The job was cancelled.');
+    const dir = mkdtempSync(join(tmpdir(), 'sluice-scratch-'));
+    const scratch = await openDiskScratch({ dir, clock: systemClock });
+    const early: Error[] = [];
+    const ended = (error: Error) => early.push(error);
+    process.on('uncaughtExceptionMonitor', ended);
+    try {
+      for (const [lines, signal, reason] of [
+        [rows(2), AbortSignal.abort(cancelled), 'The job was cancelled.'],
+        [['{"messages": []}'], undefined, 'line 1: "messages" must be a list with messages'],
+      ] as const) {
+        const { stream: out, report } = convertDataset(stream(lines), { ...context, format: 'openai', signal });
+        await report.catch(() => undefined);
+        // The reader opens its file first.
+        await expect(scratch.hold(out)).rejects.toThrow(reason);
+      }
+    } finally {
+      process.off('uncaughtExceptionMonitor', ended);
+      rmSync(dir, { recursive: true });
+    }
+    expect(early).toEqual([]);
   });
 
   it('until nobody reads it any more', async () => {

@@ -92,6 +92,8 @@ export function convertDataset(
       done(error);
     },
   });
+  // It may fail before its reader comes, which opens a file or a connection first: without a listener that ends the process.
+  stream.on('error', () => {});
   const write = async (bytes: Buffer): Promise<void> => {
     if (stream.push(bytes) || stream.destroyed) return;
     await new Promise<void>((resolve) => {
