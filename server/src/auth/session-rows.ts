@@ -140,6 +140,18 @@ function columnsOf(ended: EndedSessions): OfSessions {
   return 'sid' in ended ? { issuer, sid: ended.sid } : { issuer, subject: ended.subject };
 }
 
+/** What a session rests on, for another of the same user that is made from it. */
+export function proofOf(session: SessionRow): Pick<NewSession, 'authTime' | 'clientId' | 'issuer' | 'subject' | 'sid'> {
+  const { auth_time, created_at, client_id: clientId, issuer, subject, sid } = session;
+  return {
+    authTime: auth_time ?? created_at,
+    ...(clientId !== null && { clientId }),
+    ...(issuer !== null && { issuer }),
+    ...(subject !== null && { subject }),
+    ...(sid !== null && { sid }),
+  };
+}
+
 /** When a session ends: 12 hours after it was made, or earlier by the limit that the organisation has now. */
 export function endOf(session: SessionRow, organisation: Pick<Row<'organisations'>, 'settings'>): number {
   return Math.min(session.expires_at, (session.auth_time ?? session.created_at) + limitOf(organisation));

@@ -26,8 +26,12 @@ export interface DevicesOptions {
   readonly publicUrl: () => string;
 }
 
-/** Signs a user in within the transaction in which the device code is used up. */
-export type SignIn<T> = (tx: SystemTx, user: Row<'users'>, device: Row<'oauth_devices'>) => Promise<T>;
+/**
+ * Signs a user in within the transaction in which the device code is used up.
+ *
+ * @param approvedIn the session in which the user has approved
+ */
+export type SignIn<T> = (tx: SystemTx, user: Row<'users'>, approvedIn: Row<'console_sessions'>) => Promise<T>;
 
 export class Devices {
   readonly #options: DevicesOptions;
@@ -53,6 +57,7 @@ export class Devices {
         address,
         status: 'pending',
         user_id: null,
+        session_digest: null,
         poll_interval: INTERVAL,
         polled_at: null,
         expires_at: now + TTL_MS,
@@ -90,8 +95,8 @@ export class Devices {
       async (tx, where) => {
         const row = await tx.find('oauth_devices', where);
         const status = approved ? 'approved' : 'denied';
-        if (row === undefined || (await tx.update('oauth_devices', where, { status, user_id: userId })) === 0)
-          return undefined;
+        const by = { user_id: userId, session_digest: session.digest };
+        if (row === undefined || (await tx.update('oauth_devices', where, { status, ...by })) === 0) return undefined;
         await decided(tx);
         return row;
       },
@@ -116,10 +121,16 @@ export class Devices {
       if (row.expires_at <= now) return new OAuthError('expired_token', 'The code has expired. Start again.');
       if (row.status === 'pending') return this.#wait(tx, row, now);
       if ((await tx.remove('oauth_devices', { digest })) === 0) return unknown();
-      const user = row.user_id === null ? undefined : await tx.find('users', { id: row.user_id, status: 'active' });
-      if (row.status === 'denied' || user === undefined)
-        return new OAuthError('access_denied', 'The sign-in was refused.');
-      return { signedIn: await signIn(tx, user, row) };
+      const refused = new OAuthError('access_denied', 'The sign-in was refused.');
+      const approved = row.status === 'approved' ? await approvalOf(tx, row) : undefined;
+      if (approved === undefined) return refused;
+      try {
+        return { signedIn: await signIn(tx, approved.user, approved.session) };
+      } catch (error) {
+        // Too old for the organisation by now: the code is used up all the same.
+        if (error instanceof SluiceError && error.kind === 'unauthenticated') return refused;
+        throw error;
+      }
     });
     if (outcome instanceof OAuthError) throw outcome;
     return outcome.signedIn;
@@ -157,6 +168,14 @@ export class Devices {
     await giveBack();
     return found;
   }
+}
+
+/** Who has approved, and in which session; undefined where either is gone: a sign-out meanwhile takes the approval back. */
+async function approvalOf(tx: SystemTx, { user_id: id, session_digest: digest }: Row<'oauth_devices'>) {
+  if (id === null || digest === null) return undefined;
+  const user = await tx.find('users', { id, status: 'active' });
+  const session = await tx.find('console_sessions', { digest, kind: 'session', user_id: id });
+  return user === undefined || session === undefined ? undefined : { user, session };
 }
 
 const pending = (code: string, now: number) =>

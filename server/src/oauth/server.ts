@@ -4,7 +4,7 @@ import { type ConsoleDeed, consoleEntry, type EntryDeps } from '../admin/audit.t
 import type { AccessQuestions } from '../admin/console-actions.ts';
 import type { ConsoleSession, ConsoleSessions } from '../auth/console-session.ts';
 import { AUTH_TOKEN_TTL_MS, createPair } from '../auth/session-families.ts';
-import { createSession } from '../auth/session-rows.ts';
+import { createSession, proofOf } from '../auth/session-rows.ts';
 import { clientAddress } from '../http/client-address.ts';
 import { appendAudit } from '../resources/audit-logs/chain.ts';
 import type { Change, SystemTx, Tables } from '../store/ports.ts';
@@ -127,13 +127,17 @@ export class OAuthServer implements AccessQuestions {
     return issued.answer;
   }
 
-  /** A pair of tokens of a new session: it does not end with the browser that approved it. */
+  /**
+   * A pair of tokens of a new session. It does not end when the browser that approved it signs out, but it was proved by nothing else: it is
+   * as old as the proof of that sign-in, and ends with its identity provider.
+   */
   async #pollDevice(code: string, client: string, request: FastifyRequest): Promise<object> {
     if (client !== COMMAND_LINE) throw new OAuthError('unauthorized_client', `This flow is for ${COMMAND_LINE} only.`);
     const { clock } = this.#options;
-    return this.#devices.poll(code, client, async (tx, { id: userId, organisation_id: organisationId }) => {
+    return this.#devices.poll(code, client, async (tx, { id: userId, organisation_id: organisationId }, approvedIn) => {
       const userAgent = request.headers['user-agent'] ?? COMMAND_LINE;
-      const { digest, expiresAt } = await createSession(tx, { clock }, { organisationId, userId, userAgent });
+      const own = { organisationId, userId, userAgent, ...proofOf(approvedIn) };
+      const { digest, expiresAt } = await createSession(tx, { clock }, own);
       const pair = await createPair(tx, clock, { organisationId, session: digest, expiresAt });
       const expires_in = Math.floor(Math.min(AUTH_TOKEN_TTL_MS, expiresAt - clock.now()) / 1000);
       return { access_token: pair.auth_token, token_type: 'Bearer', expires_in, refresh_token: pair.refresh_token };

@@ -364,6 +364,8 @@ async function store(call: ScimCall, found: Found, document: UserDocument, profi
   const was = user.status === 'active';
   const active = document.active ?? was;
   if (email !== user.email) {
+    // Sign-in links go to the address, and an admin can make a SCIM token: the admin would become the owner.
+    if (user.role === 'owner') throw new ScimError('mutability', OWNER_ADDRESS);
     checkDomain(await tx.organisation(), email);
     const other = await ofAddress(tx, email);
     if (other !== null && other.user.id !== user.id) throw taken();
@@ -425,6 +427,9 @@ async function checkOwners(tx: TenantTx, user: UserRow): Promise<void> {
     'This user is the last owner of the organisation, who cannot be deactivated or deleted.',
   );
 }
+
+const OWNER_ADDRESS =
+  'This user is the owner of the organisation, who alone changes the address: on the account page of the console.';
 
 const taken = () => new ScimError('uniqueness', 'Another user of the organisation has this userName.');
 

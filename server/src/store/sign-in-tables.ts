@@ -251,6 +251,8 @@ export const SIGN_IN_TABLES = {
     status: text<'pending' | 'approved' | 'denied'>(),
     /** Who has decided. */
     user_id: nullable(text()),
+    /** Digest of the session in which the user has decided: what it was proved by holds for the command line, too. */
+    session_digest: nullable(text()),
     /** Seconds between two questions of the client. */
     poll_interval: int(),
     polled_at: nullable(time()),

@@ -143,6 +143,19 @@ it('a command line gets a code, waits, and is signed in once the code is approve
   expect(chat.status).toBe(401);
 });
 
+it('an approval of a command line is taken back by signing out before the command line asks for its tokens', async () => {
+  const { body: begun } = await form(server.url, '/v2/oauth/device_authorization', { client_id: 'sluice-cli' });
+  const { user_code, device_code } = begun as Record<string, string>;
+  const browser = await browserOf(server);
+  const decision = { user_code, approved: true };
+  expect((await browser.call('POST', '/console/api/device/decision', decision)).status).toBe(204);
+  expect((await browser.call('POST', '/v2/auth/logout', { everywhere: true })).status).toBe(200);
+  const grant_type = 'urn:ietf:params:oauth:grant-type:device_code';
+  const asked = { grant_type, client_id: 'sluice-cli', device_code: device_code ?? '' };
+  const polled = await form(server.url, '/v2/oauth/token', asked);
+  expect([polled.status, polled.body.error]).toEqual([400, 'access_denied']);
+});
+
 it('a session may try five wrong codes, and others may still answer; a refusal ends the sign-in', async () => {
   const begin = async () =>
     (await form(server.url, '/v2/oauth/device_authorization', { client_id: 'sluice-cli' })).body;

@@ -215,6 +215,25 @@ export function conversations(engine: 'sqlite' | 'postgres'): void {
       expect((await send('GET', `/Users/${owner.id}`)).body.active).toBe(true);
     });
 
+    it('a directory gives the owner no other address: who reads its mail could sign in as the owner', async () => {
+      const [owner] = (await send('GET', `/Users${filterOf('roles eq "owner"')}`)).body.Resources;
+      const { userName, ...others } = owner;
+      const address = 'somebody-else@example.com';
+      for (const [method, body] of [
+        ['PATCH', patch({ op: 'replace', path: 'userName', value: address })],
+        ['PUT', { ...others, userName: address }],
+      ] as const) {
+        const refused = await send(method, `/Users/${owner.id}`, body);
+        expect([refused.status, refused.body.scimType]).toEqual([400, 'mutability']);
+        expect(refused.body.detail).toContain('account page');
+      }
+      const renamed = { ...others, userName: userName.toUpperCase(), name: { givenName: 'Olga', familyName: 'W' } };
+      const kept = await send('PUT', `/Users/${owner.id}`, renamed);
+      expect([kept.status, kept.body.name.givenName]).toEqual([200, 'Olga']);
+      const { body } = await directory.server.admin('GET', `/admin/users/${owner.id}`);
+      expect(body).toMatchObject({ role: 'owner', email: userName, first_name: 'Olga' });
+    });
+
     it('a refused PATCH has changed nothing', async () => {
       const id = await directory.user('whole@example.com', { displayName: 'Whole' });
       const before = (await send('GET', `/Users/${id}`)).text;

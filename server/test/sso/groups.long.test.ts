@@ -177,6 +177,51 @@ describe('signing out', () => {
     expect(await browser.self()).toBeNull();
   });
 
+  describe('of a command line, which a browser has let in', () => {
+    const tokensOf = async (change: Claims) => {
+      const { browser } = await signIn(change);
+      const { body: begun } = await browser.send('POST', '/v2/oauth/device_authorization', { client_id: 'sluice-cli' });
+      const { user_code, device_code } = begun;
+      const { csrf_token } = (await browser.send('GET', '/console/api/session')).body;
+      const own = { origin: world.url, 'x-csrf-token': csrf_token };
+      const decision = { user_code, approved: true };
+      expect((await browser.send('POST', '/console/api/device/decision', decision, own)).status).toBe(204);
+      const grant_type = 'urn:ietf:params:oauth:grant-type:device_code';
+      const answer = await world
+        .browser()
+        .send('POST', '/v2/oauth/token', { grant_type, client_id: 'sluice-cli', device_code });
+      expect(answer.status).toBe(200);
+      const authorization = `Bearer ${answer.body.access_token}`;
+      const self = async () => (await fetch(`${world.url}/v1/auth/self`, { headers: { authorization } })).status;
+      expect(await self()).toBe(200);
+      return { self, expiresIn: answer.body.expires_in };
+    };
+
+    it('happens with that at the provider, also by its session there', async () => {
+      const [one, two] = [await tokensOf({ sid: 'cli-1' }), await tokensOf({ sid: 'cli-2' })];
+      expect(await send(await token({ sid: 'cli-1' }))).toEqual([200, '']);
+      expect([await one.self(), await two.self()]).toEqual([401, 200]);
+      expect(await send(await token({ sub: 'ada' }))).toEqual([200, '']);
+      expect(await two.self()).toBe(401);
+    });
+
+    it('comes no later than the organisation lets the proof of the browser count', async () => {
+      const limited = (max_session_ttl: number | null) =>
+        world.admin('PUT', '/admin/organisation/settings', { session_settings: { max_session_ttl } });
+      expect((await limited(900)).status).toBe(200);
+      const { expiresIn } = await tokensOf({ auth_time: now() - 600 });
+      expect(expiresIn).toBeLessThanOrEqual(300);
+      expect((await limited(null)).status).toBe(200);
+    });
+
+    it('happens when the SSO client is disabled', async () => {
+      const cli = await tokensOf({});
+      await world.change(id, { status: 'disabled' });
+      expect(await cli.self()).toBe(401);
+      await world.change(id, { status: 'active' });
+    });
+  });
+
   it('of a client that is disabled or deleted happens at once, and for sign-ins on their way', async () => {
     const { browser } = await signIn({});
     const back = await fake.approve(await browser.login({ email: EMAIL, sso_client_id: id }));

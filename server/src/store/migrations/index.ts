@@ -30,6 +30,7 @@ import { oauth } from './0034-oauth.ts';
 import { fedDestinations } from './0035-fed-destinations.ts';
 import { passkeys } from './0037-passkeys.ts';
 import { endedSignIns } from './0039-ended-sign-ins.ts';
+import { sessionsOfDevices } from './0041-sessions-of-devices.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
@@ -66,4 +67,5 @@ export const MIGRATIONS: readonly Migration[] = [
   fedDestinations,
   passkeys,
   endedSignIns,
+  sessionsOfDevices,
 ];
