@@ -5,7 +5,26 @@ const FIELD_LIMIT = 8192;
 /** `JSON.stringify` leaves these as they are, and some log readers take them for line ends. */
 const LINE_ENDS = /[\u0085\u2028\u2029]/g;
 
-function clean(value: unknown): unknown {
+/** Of errors below an error. */
+const CAUSES = 3;
+
+/**
+ * An error as text: where it was thrown, and what caused it. As JSON it would be empty. Its other fields are left out but for its code: those
+ * of a database repeat what rows hold.
+ */
+function textOf(error: Error): string {
+  const code = 'code' in error && typeof error.code === 'string' ? ` (${error.code})` : '';
+  const lines = [`${error.stack ?? String(error)}${code}`];
+  let { cause } = error;
+  for (let depth = 0; depth < CAUSES && cause instanceof Error; depth++) {
+    lines.push(`caused by ${String(cause)}`);
+    cause = cause.cause;
+  }
+  return lines.join('\n');
+}
+
+function clean(given: unknown): unknown {
+  const value = given instanceof Error ? textOf(given) : given;
   if (typeof value !== 'string') return value;
   const short = value.length > FIELD_LIMIT ? `${value.slice(0, FIELD_LIMIT)}… (${value.length} characters)` : value;
   return short.replace(LINE_ENDS, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
