@@ -117,6 +117,8 @@ export interface Config {
     /** Of tokens that name no scope, of organisations that name an issuer and an audience and no scopes themselves. */
     readonly defaultScopes: readonly string[];
   };
+  /** Directories say in users which groups they are in, and what groups say of their members is ignored. */
+  readonly membersByUser: boolean;
   /** Saved-only mode for every organisation. */
   readonly blockInlineConfig: boolean;
   /** Where the limit has no rule itself. */
@@ -430,6 +432,7 @@ export function loadConfig(args: readonly string[], env: NodeJS.ProcessEnv = pro
       clusterToken: must(get('SLUICE_SECRETS_CLUSTER_TOKEN')),
     },
     jwt: { enabled: must(get('JWT_ENABLED')), defaultScopes: must(get('JWT_LOCAL_AUTH_DEFAULT_SCOPES')) },
+    membersByUser: must(get('SCIM_MEMBERSHIP_USER_MODE')),
     blockInlineConfig: must(get('BLOCK_INLINE_CONFIG')),
     unpriced: must(get('SLUICE_UNPRICED')),
     unrecorded: must(get('SLUICE_UNRECORDED')),

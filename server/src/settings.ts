@@ -558,6 +558,11 @@ export const VARIABLES = {
       return scopes.every((scope) => scopesOf('token').has(scope)) ? scopes : undefined;
     },
   }),
+  SCIM_MEMBERSHIP_USER_MODE: variable({
+    fallback: 'OFF',
+    allowed: 'ON or OFF',
+    parse: (text) => ({ ON: true, TRUE: true, OFF: false, FALSE: false })[text.toUpperCase()],
+  }),
   BLOCK_INLINE_CONFIG: variable({
     fallback: 'false',
     allowed: 'true or false',

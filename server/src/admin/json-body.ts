@@ -28,9 +28,24 @@ export function readJsonBody(request: IncomingMessage, clock: Clock = systemCloc
   return readJson(request, clock, parseJsonObject, parsing);
 }
 
-/** The same of a body whose content type the caller has judged. */
+/**
+ * The same of a body whose content type the caller has judged, and from which members named `__proto__` are dropped: SCIM
+ * ignores what it does not know (RFC 7643 §2.1).
+ */
 export const readJsonObject = (request: IncomingMessage, clock: Clock): Promise<JsonObject | null> =>
-  readJson(request, clock, parseJsonObject, parsing, () => undefined);
+  readJson(
+    request,
+    clock,
+    (body) => atOnce(parsing(body, 0, true)),
+    (body) => parsing(body, 0, true),
+    () => undefined,
+  );
+
+function dropPrototypes(value: JsonValue | undefined): void {
+  if (value === null || typeof value !== 'object') return;
+  if (!Array.isArray(value)) Reflect.deleteProperty(value, '__proto__');
+  for (const one of Object.values(value)) dropPrototypes(one);
+}
 
 /** A body that is a JSON object or a list. Paths of errors in a list begin with the place: `[3].value`. */
 type JsonBodies = JsonObject | readonly JsonValue[];
@@ -119,7 +134,7 @@ export function parseJsonBodies(body: Buffer): JsonBodies {
   return atOnce(parsingBodies(body));
 }
 
-function* parsing(body: Buffer, shift = 0): Steps<JsonObject> {
+function* parsing(body: Buffer, shift = 0, drops = false): Steps<JsonObject> {
   try {
     scanJson(body, []);
   } catch (error) {
@@ -131,6 +146,7 @@ function* parsing(body: Buffer, shift = 0): Steps<JsonObject> {
   const text = body.toString('utf8');
   const value = JSON.parse(text) as JsonObject;
   yield;
+  if (drops) dropPrototypes(value);
   if (itemsOf(value) > MAX_ITEMS) throw refuse('', `must not have more than ${MAX_ITEMS} items in its lists`);
   checkText(value);
   yield;

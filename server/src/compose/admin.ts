@@ -92,7 +92,7 @@ export async function openAdmin(common: Common, parts: Parts): Promise<void> {
   const deps = adminDeps(common, parts, records, mails, sso);
   await registerAdmin(app, deps);
   const limiter = createAdminLimiter(parts.shared.counters, deps.clock, common.log, SCIM_REQUESTS_PER_MINUTE);
-  registerScim(app, { ...deps, limiter });
+  registerScim(app, { ...deps, limiter, membersByUser: common.config.membersByUser });
   registerOperator(app, { ...deps, health: parts.health });
   registerExportFiles(app, { ...deps, blobs: parts.training.services.blobs });
   registerDocs(app, async () => {

@@ -13,9 +13,11 @@ export interface UserDocument {
   name?: { [part: string]: string };
   emails?: ScimValue[];
   roles?: ScimValue[];
+  /** Absent where groups say who is in them: then what is sent of it means nothing. */
+  groups?: ScimValue[];
 }
 
-type Kind = 'text' | 'boolean' | 'parts' | 'values' | 'id' | 'read_only' | 'ignored';
+type Kind = 'text' | 'boolean' | 'parts' | 'values' | 'groups' | 'id' | 'read_only' | 'ignored';
 
 export interface AttributeSpec {
   /** As it is written. */
@@ -38,7 +40,7 @@ const SPECS: ReadonlyMap<string, AttributeSpec> = new Map(
       ['roles', 'values'],
       ['id', 'id'],
       ['meta', 'read_only'],
-      ['groups', 'read_only'],
+      ['groups', 'groups'],
     ] as const
   ).map(([name, kind]) => [name.toLowerCase(), { name, kind }]),
 );
@@ -56,6 +58,8 @@ export function partOf(kind: Kind, sub: string): string | null {
 
 const MAX_TEXT = 1_024;
 const MAX_VALUES = 100;
+/** One user may be in many more groups than it has addresses. */
+const MAX_GROUPS = 1_000;
 
 const wrong = (name: string, must: string) => new ScimError('invalidValue', `The attribute ${name} ${must}.`);
 
@@ -112,7 +116,8 @@ const roleText = (name: string, value: JsonValue): string =>
 /** The elements that were sent: a list of them, or one. */
 export function elementsOf(name: string, value: JsonValue): ScimValue[] {
   const list = Array.isArray(value) ? value : [value];
-  if (list.length > MAX_VALUES) throw wrong(name, `must not have more than ${MAX_VALUES} elements`);
+  const most = name === 'groups' ? MAX_GROUPS : MAX_VALUES;
+  if (list.length > most) throw wrong(name, `must not have more than ${most} elements`);
   const elements = list.map((one) => elementOf(name, one));
   if (elements.filter(({ primary }) => primary === true).length > 1) throw wrong(name, 'must have one primary element');
   return elements;
@@ -128,8 +133,12 @@ export function attributesOf(body: JsonObject): readonly (readonly [AttributePat
   });
 }
 
-/** A whole user, as POST and PUT send it. Read-only attributes are left out, but for an `id`, which must be `id`. */
-export function userDocumentOf(body: JsonObject, id: string | null): UserDocument {
+/**
+ * A whole user, as POST and PUT send it. Read-only attributes are left out, but for an `id`, which must be `id`.
+ *
+ * @param withGroups whether `groups` can be written
+ */
+export function userDocumentOf(body: JsonObject, id: string | null, withGroups: boolean): UserDocument {
   const document: UserDocument = {};
   for (const [path, value] of attributesOf(body)) {
     const { name, kind } = specOf(path);
@@ -138,6 +147,8 @@ export function userDocumentOf(body: JsonObject, id: string | null): UserDocumen
     if (path.sub !== null) {
       const part = kind === 'parts' ? partOf('parts', path.sub) : null;
       if (part !== null) document.name = { ...document.name, [part]: textOf(`name.${part}`, value) };
+    } else if (kind === 'groups') {
+      if (withGroups) document.groups = elementsOf(name, value);
     } else if (kind === 'boolean') document.active = booleanOf(name, value);
     else if (kind === 'parts') document.name = { ...document.name, ...partsOf(name, value) };
     else if (kind === 'values') document[name as 'emails' | 'roles'] = elementsOf(name, value);

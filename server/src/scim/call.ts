@@ -10,6 +10,8 @@ export interface ScimDeps
     AdminDeps,
     'tables' | 'vault' | 'clock' | 'log' | 'authenticator' | 'publicUrl' | 'caughtUp' | 'accessLog'
   > {
+  /** Whether users say which groups they are in, instead of groups who is in them. */
+  readonly membersByUser: boolean;
   /** Of each token. */
   readonly limiter: AdminLimiter;
 }
@@ -20,6 +22,8 @@ export interface ScimCall {
   readonly clock: Clock;
   /** Where the directory reaches its resources, from the public URL: `https://…/v1/scim/{organisationId}`. */
   readonly base: string;
+  /** Whether `groups` of users is written and `members` of groups is ignored; else the reverse. */
+  readonly membersByUser: boolean;
   /** Id of the token. */
   readonly actorId: string;
   /** What the audit row says of the resource. */

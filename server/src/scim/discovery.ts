@@ -1,5 +1,6 @@
 /** What a directory asks before it begins (RFC 7644 §4, RFC 7643 §5 to §7): what is supported, and the schemas. */
 import type { JsonObject } from '../kernel/json.ts';
+import type { ScimCall } from './call.ts';
 import { ScimError } from './errors.ts';
 import { listResponse, MAX_RESULTS } from './page.ts';
 import { GROUP_SCHEMA, USER_SCHEMA } from './resource.ts';
@@ -50,11 +51,15 @@ export function resourceTypes(base: string, name: string | null): JsonObject {
 }
 
 /** @param urn null for all of them */
-export function schemas(base: string, urn: string | null): JsonObject {
+export function schemas(
+  { base, membersByUser }: Pick<ScimCall, 'base' | 'membersByUser'>,
+  urn: string | null,
+): JsonObject {
+  const [user, group] = [userOf(membersByUser), groupOf(membersByUser)];
   return oneOrAll(
     [
-      [USER_SCHEMA, schemaOf(USER_SCHEMA, 'User', 'A user of the organisation', USER, base)],
-      [GROUP_SCHEMA, schemaOf(GROUP_SCHEMA, 'Group', 'A group of users', GROUP, base)],
+      [USER_SCHEMA, schemaOf(USER_SCHEMA, 'User', 'A user of the organisation', user, base)],
+      [GROUP_SCHEMA, schemaOf(GROUP_SCHEMA, 'Group', 'A group of users', group, base)],
     ],
     urn,
   );
@@ -113,7 +118,7 @@ const reference = (of: string) =>
   attribute('$ref', `The address of the ${of}.`, { type: 'reference', referenceTypes: [of] });
 const READ_ONLY = { mutability: 'readOnly' };
 
-const USER: JsonObject[] = [
+const userOf = (writesGroups: boolean): JsonObject[] => [
   attribute('userName', 'The e-mail address by which the user is known.', { required: true, uniqueness: 'server' }),
   attribute('name', 'The parts of the name.', {
     ...complex(
@@ -135,22 +140,20 @@ const USER: JsonObject[] = [
   attribute('groups', 'The groups of the user.', {
     ...complex(
       [
-        attribute('value', 'The id of the group.', READ_ONLY),
+        attribute('value', 'The id of the group.', writesGroups ? {} : READ_ONLY),
         reference('Group'),
         attribute('display', 'The name of the group.', READ_ONLY),
       ],
       true,
     ),
-    ...READ_ONLY,
+    ...(writesGroups ? {} : READ_ONLY),
   }),
 ];
 
-const GROUP: JsonObject[] = [
+const groupOf = (readsMembers: boolean): JsonObject[] => [
   attribute('displayName', 'The name of the group.', { required: true, uniqueness: 'server' }),
-  attribute(
-    'members',
-    'The users of the group.',
-    complex(
+  attribute('members', 'The users of the group.', {
+    ...complex(
       [
         attribute('value', 'The id of the user.', { mutability: 'immutable' }),
         reference('User'),
@@ -159,5 +162,6 @@ const GROUP: JsonObject[] = [
       ],
       true,
     ),
-  ),
+    ...(readsMembers ? READ_ONLY : {}),
+  }),
 ];

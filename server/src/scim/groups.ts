@@ -179,7 +179,11 @@ async function lookUp(tx: TenantTx, lookups: readonly Lookup[]): Promise<GroupRo
 }
 
 /** A group as POST and PUT send it. */
-function documentOf(body: JsonObject, id: string | null): GroupDocument & { displayName: string } {
+function documentOf(
+  { membersByUser }: ScimCall,
+  body: JsonObject,
+  id: string | null,
+): GroupDocument & { displayName: string } {
   const document: GroupDocument = {};
   for (const [path, value] of attributesOf(body)) {
     if (path.foreign || path.sub !== null) continue;
@@ -187,7 +191,7 @@ function documentOf(body: JsonObject, id: string | null): GroupDocument & { disp
     if (value === null) continue;
     if (path.name === 'displayname') document.displayName = nameOf(value);
     else if (path.name === 'externalid') document.externalId = externalOf(value);
-    else if (path.name === 'members') document.members = memberIds(value);
+    else if (path.name === 'members' && !membersByUser) document.members = memberIds(value);
   }
   return { ...document, displayName: document.displayName ?? nameOf('') };
 }
@@ -195,7 +199,8 @@ function documentOf(body: JsonObject, id: string | null): GroupDocument & { disp
 const MAX_NAME = 255;
 const CONTROLS = /[\p{Cc}\p{Zl}\p{Zp}]/u;
 
-function nameOf(value: JsonValue): string {
+/** The name of a group. Throws `invalidValue`. */
+export function nameOf(value: JsonValue): string {
   const name = textOf('displayName', value).trim();
   if (name !== '' && name.length <= MAX_NAME && !CONTROLS.test(name)) return name;
   throw new ScimError(
@@ -213,7 +218,7 @@ function externalOf(value: JsonValue): string {
 /** A new group, or the one of this name with the members that were sent added to it. */
 export async function createGroup(call: ScimCall, body: JsonObject, projection: Projection): Promise<Answered> {
   const { tx, clock } = call;
-  const document = documentOf(body, null);
+  const document = documentOf(call, body, null);
   const existing = await tx.find('scim_groups', { name_key: document.displayName.toLowerCase() });
   if (existing !== undefined) {
     const externalId = existing.external_id === null ? document.externalId : undefined;
@@ -253,16 +258,19 @@ export async function replaceGroup(
 ): Promise<Answered> {
   const row = await findGroup(call.tx, id);
   checkVersion(ifMatch, versionOf(row));
-  const document = documentOf(body, row.id);
+  const document = documentOf(call, body, row.id);
   await store(call, row, {
     displayName: document.displayName,
     externalId: document.externalId ?? null,
-    clear: true,
+    clear: !call.membersByUser,
     add: new Set(document.members),
     remove: new Set(),
   });
   return answerOf(call, row.id, 200, projection);
 }
+
+/** What is said of the members of a group where users say which groups they are in: nothing. */
+const NO_MEMBERS = { clear: false, add: new Set<string>(), remove: new Set<string>() };
 
 /** 204: Entra asks for no body, and a group may be large. */
 export async function changeGroup(
@@ -273,7 +281,8 @@ export async function changeGroup(
 ): Promise<Answered> {
   const row = await findGroup(call.tx, id);
   checkVersion(ifMatch, versionOf(row));
-  const patch = patchGroup(operationsOf(body), row.id);
+  const said = patchGroup(operationsOf(body), row.id);
+  const patch = call.membersByUser ? { ...said, ...NO_MEMBERS } : said;
   if (patch.displayName !== undefined) nameOf(patch.displayName);
   if (patch.externalId != null) externalOf(patch.externalId);
   const next = await store(call, row, patch);

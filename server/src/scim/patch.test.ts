@@ -265,7 +265,7 @@ describe('operations on a user', () => {
     for (const name of names) {
       const value = JSON.parse(`{${JSON.stringify(name)}: {"polluted": true}}`);
       expect(after({ op: 'add', value })).toEqual(ADA);
-      expect(userDocumentOf(value, null)).toEqual({});
+      expect(userDocumentOf(value, null, true)).toEqual({});
     }
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
   });

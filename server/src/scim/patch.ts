@@ -82,7 +82,10 @@ function* steps(
   }
 }
 
-/** The user after the operations; `document` stays as it is. Throws what RFC 7644 names for each fault. */
+/**
+ * The user after the operations; `document` stays as it is. Its `groups` can be written where it has any list of them.
+ * Throws what RFC 7644 names for each fault.
+ */
 export function patchUser(document: UserDocument, operations: readonly Operation[], id: string): UserDocument {
   const user: UserDocument = {
     ...document,
@@ -94,16 +97,18 @@ export function patchUser(document: UserDocument, operations: readonly Operation
     const { attribute, filter } = path;
     const { name, kind } = specOf(attribute);
     if (kind === 'ignored') continue;
-    if (kind === 'id' || kind === 'read_only') {
+    const fixed = kind === 'groups' && user.groups === undefined;
+    if (kind === 'id' || kind === 'read_only' || fixed) {
       // Okta sends the id beside what it changes.
       if (!whole) throw new ScimError('mutability', `The attribute ${name} is read-only.`);
       if (kind === 'id') checkId(value ?? null, id);
       continue;
     }
-    if (kind === 'values') {
-      const before = user[name as 'emails' | 'roles'];
+    if (kind === 'values' || kind === 'groups') {
+      const list = name as 'emails' | 'roles' | 'groups';
+      const before = user[list];
       const after = patchValues(name, before ?? [], { op, sub: attribute.sub, filter, value });
-      if (before !== undefined || after.length > 0) user[name as 'emails' | 'roles'] = after;
+      if (before !== undefined || after.length > 0) user[list] = after;
       continue;
     }
     if (filter !== null)

@@ -82,7 +82,7 @@ export function routeOf(path: string): Route {
     case 'ResourceTypes':
       return route({ GET: ({ base }) => found(resourceTypes(base, one)) });
     case 'Schemas':
-      return route({ GET: ({ base }) => found(schemas(base, one)) });
+      return route({ GET: (call) => found(schemas(call, one)) });
     case 'Bulk':
     case 'Me':
       throw new SluiceError('unsupported_operation', `Sluice does not offer /${kind}: see /ServiceProviderConfig.`);

@@ -119,6 +119,7 @@ async function perform(deps: ScimDeps, throttle: Throttle, request: FastifyReque
     tx,
     clock: deps.clock,
     base,
+    membersByUser: deps.membersByUser,
     actorId: principal.keyId ?? '',
     audit: (resourceId, change) => {
       trail.resourceId = resourceId;

@@ -19,6 +19,7 @@ import { type Lookup, lookupsOf, matches, speaksOf } from './filter.ts';
 import { chunksOf, type ListQuery, listResponse, type Projection, project, shows } from './page.ts';
 import { operationsOf, patchUser } from './patch.ts';
 import { checkVersion, times, USER_SCHEMA } from './resource.ts';
+import { settleGroups, touchGroups } from './user-groups.ts';
 
 type UserRow = Row<'users'>;
 
@@ -52,7 +53,7 @@ function namesOf(profile: Pick<ScimProfile, 'name' | 'displayName'>): Pick<UserR
 }
 
 /** What can be written of a user, as it is now. */
-function documentOf({ user, scim }: Found): UserDocument & { userName: string; active: boolean } {
+function documentOf({ user, scim }: Found): Omit<UserDocument, 'groups'> & { userName: string; active: boolean } {
   const profile = scim?.profile ?? null;
   const names = namesOf(profile ?? {});
   // Somebody changed the name in Sluice since.
@@ -259,11 +260,11 @@ async function lookUp(tx: TenantTx, lookups: readonly Lookup[]): Promise<Found[]
 /** A new user, or the one with this address as it is: a create must not be a way to change a role. */
 export async function createUser(call: ScimCall, body: JsonObject): Promise<Answered> {
   const { tx, clock } = call;
-  const document = checked(userDocumentOf(body, null));
+  const document = checked(userDocumentOf(body, null, call.membersByUser));
   const email = document.userName.toLowerCase();
   const existing = await ofAddress(tx, email);
   if (existing !== null) return adopt(call, existing, document);
-  checkDomain(await tx.organisation(), email);
+  await checkDomain(tx, email);
   const now = clock.now();
   const active = document.active !== false;
   const profile = profileOf(document);
@@ -280,6 +281,7 @@ export async function createUser(call: ScimCall, body: JsonObject): Promise<Answ
   // No node knows the user yet, so none has anything to forget.
   await tx.insert('users', user);
   await tx.insert('scim_users', { ...recordOf(user, document, profile), created_at: now });
+  await settleGroups(call, { id: user.id, active }, document.groups);
   const answer = await answerOf(call, user.id, 201);
   call.audit(user.id, { before: null, after: answer.body });
   return answer;
@@ -317,7 +319,7 @@ export async function replaceUser(
   conditions: Conditions,
 ): Promise<Answered> {
   const found = await findUser(call.tx, id);
-  const document = userDocumentOf(body, found.user.id);
+  const document = userDocumentOf(body, found.user.id, call.membersByUser);
   return change(call, found, conditions, () => ({
     ...document,
     active: document.active ?? found.user.status === 'active',
@@ -332,19 +334,25 @@ export async function changeUser(
 ): Promise<Answered> {
   const found = await findUser(call.tx, id);
   const operations = operationsOf(body);
-  return change(call, found, conditions, () => patchUser(documentOf(found), operations, found.user.id));
+  return change(call, found, conditions, (groups) =>
+    patchUser({ ...documentOf(found), ...(call.membersByUser ? { groups } : {}) }, operations, found.user.id),
+  );
 }
 
 async function change(
   call: ScimCall,
   found: Found,
   { ifMatch }: Conditions,
-  make: () => UserDocument,
+  make: (groups: ScimValue[]) => UserDocument,
 ): Promise<Answered> {
   const before = await presentOne(call, found);
   checkVersion(ifMatch, versionOf(before));
-  const document = checked(make());
+  const places = (await groupsOf(call.tx, [found.user.id])).get(found.user.id) ?? [];
+  const { groups, ...document } = checked(make(places.map(({ id, name }) => ({ value: id, display: name }))));
   const own = documentOf(found);
+  // Groups first: who comes back gets what they give.
+  const active = document.active ?? found.user.status === 'active';
+  await settleGroups(call, { id: found.user.id, active }, groups);
   if (JSON.stringify(sorted(document)) !== JSON.stringify(sorted(own))) {
     await store(call, found, document, profileOf(document));
   }
@@ -366,7 +374,7 @@ async function store(call: ScimCall, found: Found, document: UserDocument, profi
   if (email !== user.email) {
     // Sign-in links go to the address, and an admin can make a SCIM token: the admin would become the owner.
     if (user.role === 'owner') throw new ScimError('mutability', OWNER_ADDRESS);
-    checkDomain(await tx.organisation(), email);
+    await checkDomain(tx, email);
     const other = await ofAddress(tx, email);
     if (other !== null && other.user.id !== user.id) throw taken();
     // Links and sign-ins of the old address end with it.
@@ -409,9 +417,10 @@ export async function deleteUser(call: ScimCall, id: string, { ifMatch }: Condit
   await tx.update('users', { id: user.id }, { status: 'archived', last_updated_at: clock.now() });
   const groups = await tx.list('scim_group_members', { where: { user_id: user.id } });
   await tx.remove('scim_group_members', { user_id: user.id });
-  for (const some of chunksOf(groups.map(({ group_id }) => group_id))) {
-    await tx.update('scim_groups', { id: { in: some } }, { last_updated_at: clock.now() });
-  }
+  await touchGroups(
+    call,
+    groups.map(({ group_id }) => group_id),
+  );
   await tx.remove('scim_users', { user_id: user.id });
   await cutOff({ tx, clock }, user.id);
   // Nothing of what was given comes back with an invite to the same address.

@@ -234,6 +234,43 @@ export function conversations(engine: 'sqlite' | 'postgres'): void {
       expect(body).toMatchObject({ role: 'owner', email: userName, first_name: 'Olga' });
     });
 
+    it('are of the domains that the organisation lists, where it lists any', async () => {
+      const list = (allowed_domains: object[]) =>
+        directory.server.admin('PUT', '/admin/organisation/settings', { auth_settings: { allowed_domains } });
+      const statusOf = async (userName: string) => (await send('POST', '/Users', { userName })).status;
+      const before = await directory.user('before@elsewhere.example');
+      const listed = await list([{ domain: 'Listed.example' }, { domain: 'wide.example', allow_subdomains: true }]);
+      expect(listed.status, JSON.stringify(listed.body)).toBe(200);
+      expect(await statusOf('one@elsewhere.example')).toBe(400);
+      expect(await statusOf('one@deep.listed.example')).toBe(400);
+      expect(await statusOf('one@notlisted.example')).toBe(400);
+      expect(await statusOf('one@notwide.example')).toBe(400);
+      const moved = patch({ op: 'replace', path: 'userName', value: 'moved@elsewhere.example' });
+      const id = await directory.user('One@LISTED.example');
+      const refused = await send('PATCH', `/Users/${id}`, moved);
+      expect([refused.status, refused.body.scimType]).toEqual([400, 'invalidValue']);
+      expect(refused.body.detail).toContain('auth_settings.allowed_domains');
+      expect(await statusOf('one@deep.wide.example')).toBe(201);
+      const off = await send('PATCH', `/Users/${before}`, patch({ op: 'replace', path: 'active', value: false }));
+      expect([off.status, off.body.active], 'who was there before can still be deactivated').toEqual([200, false]);
+      expect((await list([])).status).toBe(200);
+      expect(await statusOf('two@elsewhere.example')).toBe(201);
+    });
+
+    it('members named __proto__ are dropped from a body, wherever they are', async () => {
+      const raw = `{"userName":"proto@example.com","__proto__":{"active":false,"polluted":1},
+        "name":{"givenName":"Ada","\\u005f_proto__":{"familyName":"x"}},"emails":[{"value":"a@example.com","__proto__":{"primary":true}}]}`;
+      const made = await send('POST', '/Users', undefined, { raw });
+      expect(made.status, made.text).toBe(201);
+      expect(made.body).toMatchObject({ active: true, name: { givenName: 'Ada' } });
+      expect(made.text).not.toMatch(/polluted|familyName|primary":true,"value":"a@/);
+      expect(({} as { polluted?: number }).polluted).toBeUndefined();
+      const told = await send('PATCH', `/Users/${made.body.id}`, undefined, {
+        raw: '{"Operations":[{"op":"replace","value":{"__proto__":{"active":false},"displayName":"Ada L."}}]}',
+      });
+      expect(told.body).toMatchObject({ active: true, displayName: 'Ada L.' });
+    });
+
     it('a refused PATCH has changed nothing', async () => {
       const id = await directory.user('whole@example.com', { displayName: 'Whole' });
       const before = (await send('GET', `/Users/${id}`)).text;

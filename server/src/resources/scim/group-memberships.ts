@@ -23,6 +23,11 @@ const CHUNK = 1000;
 export async function entered({ tx, clock }: Call, groupId: string, userIds: readonly string[]): Promise<void> {
   const organisation = await tx.organisation();
   if (organisation.settings.group_based_user_provisioning === true) await bringBack({ tx, clock }, userIds);
+  await placed({ tx, clock }, groupId, userIds);
+}
+
+/** The same where no user comes back by it: the users themselves say whether they are active. */
+export async function placed({ tx, clock }: Call, groupId: string, userIds: readonly string[]): Promise<void> {
   for (const { workspace_id: workspaceId, role } of await mappingsOf(tx, groupId)) {
     await setSources({ tx, clock, workspaceId, source: sourceOf(groupId), role, userIds });
   }
