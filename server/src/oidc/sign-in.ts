@@ -1,6 +1,6 @@
 /** Sign-ins through identity providers, from the address to go to until the session. Loaded with the first of them. */
 import { createHash } from 'node:crypto';
-import { errors, jwtVerify } from 'jose';
+import { errors } from 'jose';
 import {
   AuthorizationResponseError,
   authorizationCodeGrant,
@@ -31,6 +31,7 @@ import {
   problemOfIssuer,
   SKEW_SECONDS,
 } from './provider.ts';
+import { verifySigned } from './signed.ts';
 
 export interface SsoParts extends ProviderParts {
   readonly tables: Pick<Tables, 'read' | 'write' | 'systemRead' | 'systemWrite'>;
@@ -225,7 +226,7 @@ class Oidc implements SingleSignOn {
     });
     const claims = tokens.claims() as Claims | undefined;
     if (claims === undefined || tokens.id_token === undefined) throw new ClaimProblem('there is no ID token');
-    await jwtVerify(tokens.id_token, provider.idTokenKeys, {
+    await verifySigned(tokens.id_token, provider.idTokenKeys, {
       algorithms: [...provider.algorithms],
       clockTolerance: SKEW_SECONDS,
       currentDate: new Date(clock.now()),
@@ -374,7 +375,7 @@ async function logoutClaims(
 ): Promise<LogoutClaims> {
   const now = Math.floor(nowMs / 1000);
   const { issuer } = provider.config.serverMetadata();
-  const { payload, protectedHeader } = await jwtVerify(token, provider.keys, {
+  const { payload, protectedHeader } = await verifySigned(token, provider.keys, {
     issuer,
     audience: client.client_id,
     algorithms: [...provider.algorithms],

@@ -108,6 +108,18 @@ describe('an ID token is refused', () => {
   });
 });
 
+it('of keys of one name each is tried, and four at most', async () => {
+  for (let n = 0; n < 4; n++) await fake.rotate(true, 'twin');
+  expect((await signIn({})).answer.location, 'the fourth of its name has signed').toBe('/console/');
+  expect((await signIn({ sign: (own) => stranger.sign(own, { kid: 'twin' }) })).answer.location).toBe(
+    refusedAs('invalid_answer'),
+  );
+  for (let n = 0; n < 5; n++) await fake.rotate(true, 'crowd');
+  expect((await signIn({})).answer.location, 'the fifth has signed').toBe(refusedAs('invalid_answer'));
+  await fake.rotate(false);
+  expect((await signIn({})).answer.location).toBe('/console/');
+});
+
 describe('a return of a browser', () => {
   const change = (name: string, value: string | null): Case => ({
     query: (right) => {

@@ -34,8 +34,8 @@ export interface FakeProvider {
   sign(claims: Claims, header?: Claims): Promise<string>;
   /** The public key as text, which a naive verifier takes for a secret. */
   publicPem(): Promise<string>;
-  /** Makes a new key, and drops the old one unless `keep`. */
-  rotate(keep: boolean): Promise<void>;
+  /** Makes a new key, the last of the set, and drops the old ones unless `keep`. */
+  rotate(keep: boolean, kid?: string): Promise<void>;
   /** Follows an address of `POST /v2/auth/login`: the address that the browser is sent back to. */
   approve(url: string): Promise<string>;
   close(): Promise<void>;
@@ -69,9 +69,8 @@ export async function startFakeProvider(clientId = 'sluice', issuerPath = ''): P
       return new SignJWT(claims).setProtectedHeader(head as never).sign(first.key, { crit: { x: true } });
     },
     publicPem: () => exportSPKI(keys[0]?.publicKey as webcrypto.CryptoKey),
-    rotate: async (keep) => {
+    rotate: async (keep, kid = `key-${made++}`) => {
       const { privateKey: key, publicKey } = await generateKeyPair('RS256', { extractable: true });
-      const kid = `key-${made++}`;
       const jwk = { ...(await exportJWK(publicKey)), kid, alg: 'RS256', use: 'sig' };
       keys = [{ kid, jwk, key, publicKey }, ...(keep ? keys : [])];
     },
@@ -106,7 +105,7 @@ export async function startFakeProvider(clientId = 'sluice', issuerPath = ''): P
         authorization_response_iss_parameter_supported: true,
         ...fake.metadata,
       });
-    } else if (path === '/jwks') json(200, { keys: keys.map(({ jwk }) => jwk) });
+    } else if (path === '/jwks') json(200, { keys: keys.map(({ jwk }) => jwk).reverse() });
     else if (path === '/userinfo') json(200, { sub: 'ada', ...fake.current.userinfo });
     else if (path === '/token') await exchange(request, json);
     else json(404, {});

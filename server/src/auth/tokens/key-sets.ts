@@ -25,6 +25,8 @@ const STALE = 24 * 60 * MINUTE;
 const MAX_SETS = 1_000;
 /** Of one set that was read; others are left out. */
 const MAX_KEYS = 100;
+/** Keys of one name that are tried. An issuer that replaces a key has two; each is a verification that strangers may cause. */
+const MAX_OF_ONE_NAME = 4;
 
 /** A key set as its address answers it. */
 export interface FetchedSet {
@@ -187,7 +189,8 @@ function keysIn(set: { readonly keys?: unknown }): Map<string, readonly RsaJwk[]
   for (const key of keys) {
     if (problemOfJwk(key) !== null) continue;
     const jwk = publicJwk(key as JsonObject);
-    out.set(jwk.kid, [...(out.get(jwk.kid) ?? []), jwk]);
+    const same = out.get(jwk.kid) ?? [];
+    if (same.length < MAX_OF_ONE_NAME) out.set(jwk.kid, [...same, jwk]);
   }
   return out;
 }

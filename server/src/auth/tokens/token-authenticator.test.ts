@@ -334,6 +334,11 @@ describe('keys by address', () => {
     await configure({ jwks_url });
     expect(await outcome(first.token(claims()))).toMatchObject({ kind: 'token' });
     expect(await outcome(second.token(claims(), { kid: 'first' }))).toMatchObject({ kind: 'token' });
+    // No more than four: each is work that a stranger's token causes.
+    published = () => setOf(first, first, first, first, twin);
+    await configure({ jwks_url, audience: 'gateway' });
+    expect(await outcome(second.token(claims({ aud: 'gateway' }), { kid: 'first' }))).toBe('unauthenticated');
+    expect(await outcome(first.token(claims({ aud: 'gateway' })))).toMatchObject({ kind: 'token' });
   });
 
   it('are used for a day while the address does not answer, over a restart too, and not under other settings', async () => {
