@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { isConsoleBuilt } from './admin/console-dist.ts';
 import { openAdmin } from './compose/admin.ts';
+import { clientDocuments } from './compose/client-documents.ts';
 import type { Common, WorkerRole } from './compose/common.ts';
 import { type GivenServices, openGateway } from './compose/data-plane.ts';
 import { feedDestinations, openExporter, pushMetrics } from './compose/exporter.ts';
@@ -22,7 +23,6 @@ import { openStores } from './compose/stores.ts';
 import { openTraining } from './compose/training.ts';
 import type { Config } from './config.ts';
 import { type FirstRun, firstRun } from './first-run.ts';
-import { createGuardedFetch } from './gateway/guarded-fetch.ts';
 import { createEgressGuard } from './http/egress-guard.ts';
 import { createUpstream } from './http/upstream.ts';
 import { createScheduler } from './jobs/scheduler.ts';
@@ -64,9 +64,6 @@ export type Given = GivenServices & {
   /** Called once when all is open, just before the first request can come. */
   readonly beforeListening?: () => void;
 };
-
-/** Metadata documents of OAuth clients: small, quick, and no organisation's. */
-const CLIENT_DOCUMENTS = { storedCredential: false, httpsOnly: true, totalMs: 5_000, maxBytes: 65_536 } as const;
 
 const ALONE: WorkerRole = { index: 1, shared: null, primary: null };
 
@@ -147,7 +144,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
       log,
       sessions: kept.sessions,
       publicUrl: () => front.publicUrl(),
-      readDocument: createGuardedFetch({ fetcher: training.services.fetcher, egress, clock }, '', CLIENT_DOCUMENTS),
+      documents: clientDocuments(common, front, { fetcher: training.services.fetcher, egress }),
     },
     kept.follow,
   );

@@ -78,11 +78,12 @@ export class Authorization {
    *
    * @param query as it came
    * @param path the resource that the path of the endpoint names, as `/tools/mcp`; null where it names none
+   * @param isUser whether the browser has a sign-in
    */
-  async begin(query: URLSearchParams, path: string | null): Promise<Begun> {
+  async begin(query: URLSearchParams, path: string | null, isUser: () => Promise<boolean>): Promise<Begun> {
     const one = (name: string) => query.get(name) ?? '';
     if (['client_id', 'redirect_uri'].some((name) => query.getAll(name).length > 1)) return { fault: 'repeated' };
-    const client = await this.#client(one('client_id'));
+    const client = await this.#client(one('client_id'), isUser);
     if (client === undefined) return { fault: 'client' };
     const redirect = one('redirect_uri');
     if (!isRegistered(client.redirect_uris, redirect)) return { fault: 'redirect' };
@@ -96,9 +97,9 @@ export class Authorization {
   }
 
   /** Undefined also for a document that cannot be used: the page says the same of both. */
-  async #client(id: string): Promise<Row<'oauth_clients'> | undefined> {
+  async #client(id: string, isUser: () => Promise<boolean>): Promise<Row<'oauth_clients'> | undefined> {
     try {
-      return await this.#options.clients.find(id);
+      return await this.#options.clients.find(id, isUser);
     } catch (error) {
       if (error instanceof OAuthError) return undefined;
       throw error;

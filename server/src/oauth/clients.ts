@@ -11,14 +11,24 @@ import type { Row } from '../store/schema.ts';
 import { type ClientFacts, readMetadata } from './client-metadata.ts';
 import { OAuthError } from './errors.ts';
 
-/** As the global one, bounded in time and size, through the egress guard, which lets http through to trusted hosts only. */
+/** As the global one, bounded in time and size, through the egress guard. */
 export type ReadDocument = (url: string, init: RequestInit) => Promise<Response>;
+
+/** How documents are read by who asks. */
+export interface DocumentReaders {
+  /** Also from hosts that the operator trusts, by http too: a user is signed in. */
+  readonly user: ReadDocument;
+  /** From public hosts only. */
+  readonly anybody: ReadDocument;
+}
+
+type Asker = keyof DocumentReaders;
 
 export interface ClientsOptions {
   readonly tables: Pick<Tables, 'systemRead' | 'systemWrite'>;
   readonly clock: Clock;
   readonly log: Log;
-  readonly readDocument: ReadDocument;
+  readonly documents: DocumentReaders;
 }
 
 const DAY_MS = 24 * 3_600_000;
@@ -62,12 +72,16 @@ export class Clients {
     return row && row.last_used_at > this.#options.clock.now() - UNUSED_MS ? row : undefined;
   }
 
-  /** The same, with the document of a client that has one read where it is not fresh. */
-  async find(id: string): Promise<Row<'oauth_clients'> | undefined> {
+  /**
+   * The same, with the document of a client that has one read where it is not fresh.
+   *
+   * @param isUser whether a signed-in user asks
+   */
+  async find(id: string, isUser: () => Promise<boolean>): Promise<Row<'oauth_clients'> | undefined> {
     const row = await this.known(id);
     if (!isDocumentId(id)) return row;
     if (row !== undefined && (row.fresh_until ?? 0) > this.#options.clock.now()) return row;
-    return this.#document(id, row);
+    return this.#document(id, row, (await isUser()) ? 'user' : 'anybody');
   }
 
   /** Notes that a user has approved a client, or that it has renewed its tokens. */
@@ -77,31 +91,32 @@ export class Clients {
   }
 
   /** One call at a time for each document; a copy of before serves for a day when it cannot be read. */
-  async #document(id: string, before: Row<'oauth_clients'> | undefined): Promise<Row<'oauth_clients'>> {
+  async #document(id: string, before: Row<'oauth_clients'> | undefined, asker: Asker): Promise<Row<'oauth_clients'>> {
     const { clock, log } = this.#options;
+    const call = `${asker} ${id}`;
     const old = () => {
       if (before !== undefined && (before.fresh_until ?? 0) > clock.now() - DAY_MS) return before;
       throw new OAuthError('invalid_client', UNREADABLE);
     };
-    if ((this.#failed.get(id) ?? 0) > clock.now()) return old();
-    let reading = this.#reading.get(id);
+    if ((this.#failed.get(call) ?? 0) > clock.now()) return old();
+    let reading = this.#reading.get(call);
     if (reading === undefined) {
-      reading = this.#read(id, before).finally(() => this.#reading.delete(id));
-      this.#reading.set(id, reading);
+      reading = this.#read(id, before, asker).finally(() => this.#reading.delete(call));
+      this.#reading.set(call, reading);
     }
     try {
       return await reading;
     } catch (error) {
       if (error instanceof SluiceError && error.kind === 'unavailable') throw error;
       log.warn('the metadata document of an OAuth client cannot be used', { client_id: id, error: String(error) });
-      this.#failed.set(id, clock.now() + FAILED_MS);
+      this.#failed.set(call, clock.now() + FAILED_MS);
       return old();
     }
   }
 
-  async #read(id: string, before: Row<'oauth_clients'> | undefined): Promise<Row<'oauth_clients'>> {
-    const { readDocument, tables, clock } = this.#options;
-    const response = await readDocument(id, { headers: { accept: 'application/json' }, redirect: 'error' });
+  async #read(id: string, before: Row<'oauth_clients'> | undefined, asker: Asker): Promise<Row<'oauth_clients'>> {
+    const { documents, tables, clock } = this.#options;
+    const response = await documents[asker](id, { headers: { accept: 'application/json' }, redirect: 'error' });
     if (response.status !== 200) throw new Error(`status ${response.status}`);
     const value = parseJson(await response.text());
     if (!isObject(value) || value.client_id !== id) throw new Error('its client_id is not its own address');

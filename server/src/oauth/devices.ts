@@ -115,6 +115,8 @@ export class Devices {
     const now = clock.now();
     const unknown = () => new OAuthError('invalid_grant', 'The device_code is not valid: it is unknown or was used.');
     if (digest === null) throw unknown();
+    // A code that is no good must not take a turn among the writes: anybody may send one.
+    if ((await tables.systemRead((tx) => tx.find('oauth_devices', { digest }))) === undefined) throw unknown();
     const outcome = await tables.systemWrite(async (tx) => {
       const row = await tx.find('oauth_devices', { digest, client_id: clientId });
       if (row === undefined) return unknown();

@@ -8,7 +8,7 @@ type Fault = PageFault | 'often' | 'failed';
 
 const TEXTS: Readonly<Record<Fault, string>> = {
   client:
-    'This Sluice does not know the program that asks for access. Remove the connection in the program and add it again.',
+    'This Sluice does not know the program that asks for access. Remove the connection in the program and add it again. If the program belongs to your network, sign in to the console first.',
   redirect:
     'The program asks for its answer at an address that it did not register. Do not go on, and tell whoever gave you the link.',
   repeated: 'The address of this page names the program twice. Start again in the program.',

@@ -153,7 +153,10 @@ export class Grants {
   async revoke(secret: string, clientId: string | undefined): Promise<Row<'oauth_families'> | undefined> {
     const read = readToken(secret);
     if (read === null) return undefined;
-    return this.#options.tables.systemWrite(async (tx) => {
+    const { tables } = this.#options;
+    const known = await tables.systemRead((tx) => tx.find('oauth_tokens', { digest: read.digest }));
+    if (known === undefined) return undefined;
+    return tables.systemWrite(async (tx) => {
       const token = await tx.find('oauth_tokens', { digest: read.digest });
       const family = token && (await tx.find('oauth_families', { id: token.family_id }));
       if (family === undefined || (clientId !== undefined && clientId !== family.client_id)) return undefined;

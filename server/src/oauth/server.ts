@@ -20,11 +20,11 @@ import { readFields, readObject } from './fields.ts';
 import { Grants } from './grants.ts';
 import { introspect } from './introspection.ts';
 
-export interface OAuthOptions extends AddressLimitOptions, Pick<ClientsOptions, 'readDocument'> {
+export interface OAuthOptions extends AddressLimitOptions, Pick<ClientsOptions, 'documents'> {
   readonly tables: Pick<Tables, 'systemRead' | 'systemWrite'>;
   /** Signs audit rows. */
   readonly vault: EntryDeps['vault'];
-  readonly sessions: Pick<ConsoleSessions, 'inWorkspace'>;
+  readonly sessions: Pick<ConsoleSessions, 'find' | 'inWorkspace'>;
   /** Without a slash at its end. */
   readonly publicUrl: () => string;
 }
@@ -67,7 +67,14 @@ export class OAuthServer implements AccessQuestions {
     await this.#limit.admit('authorize', clientAddress(request.raw));
     const { url = '' } = request.raw;
     const at = url.indexOf('?');
-    return this.#authorization.begin(new URLSearchParams(at < 0 ? '' : url.slice(at + 1)), path);
+    const isUser = async () => {
+      try {
+        return (await this.#options.sessions.find(request.headers.cookie)) !== null;
+      } catch {
+        return false;
+      }
+    };
+    return this.#authorization.begin(new URLSearchParams(at < 0 ? '' : url.slice(at + 1)), path, isUser);
   }
 
   /** What the consent page shows to a session. */

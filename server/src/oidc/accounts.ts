@@ -30,33 +30,40 @@ export async function accountOf(tx: TenantTx, clock: Clock, client: SsoClient, p
   const key = { issuer: client.issuer, subject: person.subject };
   const identity = await tx.find('user_identities', key);
   const now = clock.now();
+  const seen = { last_seen_at: now, sso_client_id: client.id };
   if (identity !== undefined) {
     const user = await tx.find('users', { id: identity.user_id });
-    if (user?.status !== 'active') throw new NoAccount('the account was removed');
+    if (user?.status !== 'active') {
+      // A directory that deletes a user makes another one for the same person who comes back; an invite may, too.
+      const next = await byAddress(tx, clock, client, person, false);
+      const moved = { ...seen, user_id: next.user.id, given_role: null };
+      await tx.update('user_identities', key, moved);
+      return { ...next, identity: { ...identity, ...moved } };
+    }
     checkVouched(client, user);
-    const seen = { last_seen_at: now, sso_client_id: client.id };
     await tx.update('user_identities', key, seen);
     return { user: await withNewEmail(tx, clock, user, person), how: 'known', identity: { ...identity, ...seen } };
   }
-  const { user, how } = await byAddress(tx, clock, client, person);
+  const { user, how } = await byAddress(tx, clock, client, person, true);
   const fresh = {
     organisation_id: client.organisation_id,
     ...key,
+    ...seen,
     user_id: user.id,
-    sso_client_id: client.id,
     given_role: null,
     created_at: now,
-    last_seen_at: now,
   };
   await tx.insert('user_identities', fresh);
   return { user, how, identity: fresh };
 }
 
+/** @param isNew whether nobody with this subject had an account: somebody who was removed makes no other one by signing in */
 async function byAddress(
   tx: TenantTx,
   clock: Clock,
   client: SsoClient,
   person: Person,
+  isNew: boolean,
 ): Promise<{ user: User; how: Account['how'] }> {
   const { email } = person;
   if (email === null) throw new NoAccount(person.emailProblem ?? 'there is no email');
@@ -73,7 +80,7 @@ async function byAddress(
   }
   const invited = await invitedUser(tx, clock, client, person, email);
   if (invited !== null) return { user: invited, how: 'invited' };
-  if ((await tx.count('users', { where: { email, status: 'archived' } })) > 0) {
+  if (!isNew || (await tx.count('users', { where: { email, status: 'archived' } })) > 0) {
     throw new NoAccount('the account with this email was removed; an invite brings it back');
   }
   const organisation = await tx.organisation();

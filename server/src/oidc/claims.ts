@@ -73,7 +73,7 @@ export function personOf(client: SsoClient, idToken: Claims, userinfo: Claims): 
   const claims = { ...userinfo, ...idToken };
   const own = groupsOf(client, idToken);
   const { groups, problem: groupProblem } = own.groups === null && own.absent ? groupsOf(client, userinfo) : own;
-  const { email, problem } = verifiedEmail(client, claims);
+  const { email, problem } = verifiedEmail(client, idToken, userinfo);
   const [first = '', last = ''] = namesOf(claims, email);
   const authTime = typeof idToken.auth_time === 'number' ? idToken.auth_time * 1000 : null;
   return {
@@ -89,19 +89,30 @@ export function personOf(client: SsoClient, idToken: Claims, userinfo: Claims): 
   };
 }
 
-/** The address, where the provider vouches for it. Domains are compared later: whose they are is in the store. */
-function verifiedEmail(client: SsoClient, claims: Claims): { email: string | null; problem: string | null } {
+/**
+ * The address, where the provider vouches for it: beside that address, because userinfo may tell of another one than the ID token.
+ * Domains are compared later: whose they are is in the store.
+ */
+function verifiedEmail(
+  client: SsoClient,
+  idToken: Claims,
+  userinfo: Claims,
+): { email: string | null; problem: string | null } {
   const not = (problem: string) => ({ email: null, problem });
+  const claims = { ...userinfo, ...idToken };
   const given = plain(claims.email);
   if (given === undefined) return not('there is no email');
   const [local = '', domain = '', ...more] = given.split('@');
   if (more.length > 0 || local === '' || !isDomain(domain)) return not('email is no address with an ASCII domain');
   if (given.length > 254 || /[\s,;<>"()]/.test(given)) return not('email is no plain address');
   const { email_verified_claim: named } = client;
+  const said = [idToken, userinfo]
+    .filter(({ email }) => typeof email === 'string' && email.toLowerCase() === given.toLowerCase())
+    .find((one) => Object.hasOwn(one, 'email_verified') || (named !== null && Object.hasOwn(one, named)));
   // Entra writes its claim in four ways; no other claim is read so kindly.
-  const own = named === null ? undefined : claims[named];
+  const own = named === null ? undefined : said?.[named];
   const vouched = own === true || own === 1 || own === '1' || own === 'true';
-  if (claims.email_verified !== true && !vouched) return not('the provider does not say that email is verified');
+  if (said?.email_verified !== true && !vouched) return not('the provider does not say that email is verified');
   if (
     client.issuer === GOOGLE &&
     client.allowed_tenants === null &&

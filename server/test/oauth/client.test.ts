@@ -207,6 +207,11 @@ it('a client that publishes its metadata needs no registration; one whose docume
 
   const browser = await browserOf(trusting);
   const clientId = `${base}/client.json`;
+  const asUser = { headers: { cookie: browser.cookie } };
+  // Hosts inside a network are called for signed-in users only: anybody can send a request for access.
+  expect((await authorize(trusting, request(trusting, clientId).query)).status).toBe(400);
+  expect(asked).toEqual([]);
+  expect((await authorize(trusting, request(trusting, clientId).query, asUser)).status).toBe(302);
   const { access_token } = await tokensFor(trusting, browser, clientId);
   expect(access_token).toMatch(/^slc_oat_/);
   await tokensFor(trusting, browser, clientId);
@@ -225,7 +230,7 @@ it('a client that publishes its metadata needs no registration; one whose docume
     '/none.json',
     '/moved',
   ]) {
-    const { status, text } = await authorize(trusting, request(trusting, `${base}${path}`).query);
+    const { status, text } = await authorize(trusting, request(trusting, `${base}${path}`).query, asUser);
     expect([path, status, text.includes('does not know the program')]).toEqual([path, 400, true]);
   }
   // Addresses inside that nobody trusts are not even called, and spellings of one address are other clients.
@@ -237,7 +242,7 @@ it('a client that publishes its metadata needs no registration; one whose docume
     'http://169.254.169.254/latest',
     'https://127.0.0.1/c.json',
   ]) {
-    const { status } = await authorize(trusting, request(trusting, id).query);
+    const { status } = await authorize(trusting, request(trusting, id).query, asUser);
     expect([id, status]).toEqual([id, 400]);
   }
   expect(asked.length).toBe(before);

@@ -131,6 +131,46 @@ describe('a made-up answer is refused', () => {
   );
 });
 
+it('an address counts as verified only where the provider says so beside that address', async () => {
+  const signIn = async (sub: string, email: string) => {
+    const claims = (right: Claims) => ({
+      ...right,
+      sub,
+      email: 'linus@acme.example',
+      email_verified: undefined,
+      given_name: undefined,
+    });
+    fake.current = { claims, userinfo: { sub, email, email_verified: true } };
+    const browser = world.browser();
+    const { location } = await browser.open(await fake.approve(await browser.login()));
+    fake.current = {};
+    return location;
+  };
+  expect(await signIn('linus-1', 'somebody@acme.example')).toBe('/console/sign-in?error=no_account');
+  expect(await signIn('linus-2', 'Linus@acme.example')).toBe('/console/');
+});
+
+it('who was removed comes back to the account that a directory makes for them anew, and to no other', async () => {
+  const directory = await directoryOf(world);
+  const signIn = async (email: string) => {
+    fake.current = { claims: (right) => ({ ...right, sub: 'joan', email }), userinfo: { sub: 'joan' } };
+    const browser = world.browser();
+    const { location } = await browser.open(await fake.approve(await browser.login()));
+    fake.current = {};
+    return { location, self: await browser.self() };
+  };
+  const first = await directory.user('joan@acme.example');
+  expect((await signIn('joan@acme.example')).self).toMatchObject({ id: first });
+  expect((await directory.send('DELETE', `/Users/${first}`)).status).toBe(204);
+  const refused = { location: '/console/sign-in?error=no_account', self: null };
+  expect(await signIn('joan@acme.example')).toEqual(refused);
+  expect(await signIn('clarke@acme.example')).toEqual(refused);
+  const second = await directory.user('joan@acme.example');
+  expect(second).not.toBe(first);
+  expect((await signIn('joan@acme.example')).self).toMatchObject({ id: second });
+  expect((await signIn('joan@acme.example')).self).toMatchObject({ id: second });
+});
+
 it('a user of a directory keeps the address that the directory says; others follow their provider', async () => {
   const directory = await directoryOf(world);
   const managed = await directory.user('grace@acme.example');
