@@ -38,7 +38,8 @@ export function sourceHash(root = folder) {
   const lock = path.join(root, '..', 'package-lock.json');
   if (existsSync(lock)) {
     const { packages = {} } = JSON.parse(readFileSync(lock, 'utf8'));
-    for (const name of ['react', 'react-dom', 'vite', '@scalar/fastify-api-reference'])
+    const built = ['react', 'react-dom', 'vite', 'wouter', '@tanstack/react-query', '@tanstack/react-virtual'];
+    for (const name of [...built, 'lucide-react', '@scalar/fastify-api-reference'])
       hash.update(`${packages[`node_modules/${name}`]?.version}\0`);
   }
   return hash.digest('hex');

@@ -15,13 +15,28 @@ export interface ChatRequest {
   stream_options: { include_usage: true };
 }
 
+/** What the server says of a refusal beside its message. */
+export interface Refusal {
+  /** Code of the API: `AB03`. */
+  readonly code?: string;
+  /** Dotted path of the field at fault. */
+  readonly param?: string | null;
+  /** All problems, where there are several. */
+  readonly problems?: readonly { readonly param: string | null; readonly message: string }[];
+  readonly requestId?: string | null;
+  /** Seconds. */
+  readonly retryAfter?: number | null;
+}
+
 /** An answer that is not a success, or none at all (`status` 0). */
 export class ApiError extends Error {
   readonly status: number;
-  constructor(status: number, message: string) {
+  readonly refusal: Refusal;
+  constructor(status: number, message: string, refusal: Refusal = {}) {
     super(message);
     this.name = 'ApiError';
     this.status = status;
+    this.refusal = refusal;
   }
 }
 
@@ -31,7 +46,8 @@ export type LimitAlert = Operations['GET /v1/policies/usage-limits/{id}/alerts']
   policy: string;
 };
 
-type Operation = keyof Operations;
+/** `GET /v1/api-keys`: a call of the API, which the published document describes. */
+export type Operation = keyof Operations;
 
 interface Init {
   /** Of the session; writes need it. */
@@ -82,7 +98,29 @@ export async function answer<K extends Operation>(
 
 async function read<K extends Operation>(response: Response): Promise<Operations[K]['answer']> {
   if (response.ok) return response.status === 204 ? undefined : await response.json();
-  throw new ApiError(response.status, describeError(await response.text()).message ?? `HTTP ${response.status}`);
+  const text = await response.text();
+  const seconds = Number(response.headers.get('retry-after') ?? Number.NaN);
+  throw new ApiError(response.status, describeError(text).message ?? `HTTP ${response.status}`, {
+    ...refusalOf(text),
+    requestId: response.headers.get('x-gateway-request-id'),
+    retryAfter: Number.isFinite(seconds) ? seconds : null,
+  });
+}
+
+function refusalOf(text: string): Refusal {
+  try {
+    const { error, errors } = JSON.parse(text) as { error?: Refusal; errors?: Refusal['problems'] };
+    return { code: error?.code, param: error?.param, problems: errors };
+  } catch {
+    return {};
+  }
+}
+
+/** The stream of an operation that answers with server-sent events; throws as `answer` does. */
+export async function stream<K extends Operation>(operation: K, input: Operations[K]['input'], init?: Init) {
+  const response = await call(operation, input, init);
+  if (!response.ok || response.body === null) await read(response);
+  return response.body;
 }
 
 /** Who is signed in, or null. */

@@ -1,20 +1,26 @@
-import { useCallback, useEffect, useState } from 'react';
+import { lazy, Suspense, useCallback, useEffect, useState } from 'react';
 import { type Asked, askedBy, keepAsked, takeAsked } from '../api/access.ts';
 import { ApiError, getSession, type Session } from '../api/client.ts';
 import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
 import { AccessPage } from '../pages/access.tsx';
-import { AccountPage } from '../pages/account.tsx';
 import { ConfirmAddressPage } from '../pages/confirm-address.tsx';
-import { FirstRequestPage } from '../pages/first-request.tsx';
 import { InvitePage } from '../pages/invite.tsx';
 import { refusalIn, SignInPage } from '../pages/sign-in.tsx';
+import { t } from './i18n.ts';
+
+/** What signed-in people see; the page of the sign-in does not wait for it. */
+const Shell = lazy(async () => ({ default: (await import('../shell/shell.tsx')).Shell }));
+
+/** Where somebody wanted to go before signing in, in this tab. */
+const TARGET = 'sluice.target';
+/** Pages whose address may hold a one-time token. */
+const TOKEN_PAGES = /^\/console\/(sign-in|invite|email|authorize|device)$/;
 
 type State =
   | { at: 'loading' }
   | { at: 'signed-out'; reason: string | null; token: string | null }
   | { at: 'signed-in'; session: Session }
-  | { at: 'account'; session: Session }
   | { at: 'asked'; asked: Asked; session: Session }
   | { at: 'invited'; token: string | null }
   | { at: 'confirming'; token: string | null }
@@ -25,6 +31,7 @@ type State =
  * page loads: a token is used up by its first exchange.
  */
 function takeToken(): string | null {
+  if (!TOKEN_PAGES.test(location.pathname)) return null;
   const token = location.hash.slice(1) || new URLSearchParams(location.search).get('token');
   if (location.hash || location.search) history.replaceState(null, '', location.pathname);
   return token || null;
@@ -32,6 +39,16 @@ function takeToken(): string | null {
 
 function goTo(path: string) {
   if (location.pathname !== path) history.pushState(null, '', path);
+}
+
+function keepTarget() {
+  if (!TOKEN_PAGES.test(location.pathname)) sessionStorage.setItem(TARGET, location.pathname + location.search);
+}
+
+function takeTarget(): string {
+  const kept = sessionStorage.getItem(TARGET);
+  sessionStorage.removeItem(TARGET);
+  return kept?.startsWith('/console/') ? kept : '/console/';
 }
 
 export function App() {
@@ -43,7 +60,8 @@ export function App() {
   }, []);
   const signedIn = useCallback((session: Session) => {
     const asked = takeAsked();
-    goTo(asked?.path ?? '/console/');
+    if (asked !== null) goTo(asked.path);
+    else if (TOKEN_PAGES.test(location.pathname)) history.replaceState(null, '', takeTarget());
     setState(asked === null ? { at: 'signed-in', session } : { at: 'asked', asked, session });
   }, []);
 
@@ -62,9 +80,9 @@ export function App() {
         keepAsked(asked);
         return signedOut('Sign in to answer the program.');
       }
-      if (session && location.pathname === '/console/account') setState({ at: 'account', session });
-      else if (session) signedIn(session);
-      else signedOut(refusal);
+      if (session) return signedIn(session);
+      keepTarget();
+      signedOut(refusal);
     } catch (error) {
       setState({ at: 'unreachable', message: error instanceof ApiError ? error.message : String(error) });
     }
@@ -78,9 +96,14 @@ export function App() {
     return () => removeEventListener('hashchange', onHash);
   }, [start]);
 
-  if (state.at === 'signed-in') return <FirstRequestPage session={state.session} onSignedOut={signedOut} />;
+  if (state.at === 'signed-in') {
+    return (
+      <Suspense fallback={<p role="status">{t('Loading…')}</p>}>
+        <Shell session={state.session} onSignedOut={() => signedOut(null)} />
+      </Suspense>
+    );
+  }
   if (state.at === 'asked') return <AccessPage asked={state.asked} session={state.session} />;
-  if (state.at === 'account') return <AccountPage session={state.session} />;
   if (state.at === 'invited') return <InvitePage key={state.token} token={state.token} onSignedIn={signedIn} />;
   if (state.at === 'confirming') return <ConfirmAddressPage key={state.token} token={state.token} />;
   if (state.at === 'signed-out') {

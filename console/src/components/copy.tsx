@@ -18,7 +18,8 @@ async function copy(text: string): Promise<boolean> {
 }
 
 /** Copies `text`; `what` names it for screen readers ("Copy base URL"). */
-export function CopyButton({ text, what, onCopied }: { text: string; what: string; onCopied?: () => void }) {
+export function CopyButton(props: { text: string; what: string; label?: string; onCopied?: () => void }) {
+  const { text, what, label = 'Copy', onCopied } = props;
   const [state, setState] = useState<'idle' | 'copied' | 'failed'>('idle');
   const timer = useRef<number>(0);
   useEffect(() => () => clearTimeout(timer.current), []);
@@ -31,7 +32,7 @@ export function CopyButton({ text, what, onCopied }: { text: string; what: strin
   };
   return (
     <button type="button" className="button small" onClick={() => void onClick()}>
-      <span aria-live="polite">{{ idle: 'Copy', copied: 'Copied', failed: 'Cannot copy' }[state]}</span>
+      <span aria-live="polite">{{ idle: label, copied: 'Copied', failed: 'Cannot copy' }[state]}</span>
       <span className="visually-hidden"> {what}</span>
     </button>
   );

@@ -1,29 +1,21 @@
 import { type FormEvent, useEffect, useState } from 'react';
 import { ApiError, askForAddress, type LimitAlert, listAlerts, type Session } from '../api/client.ts';
-import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
 import { PageHeading } from '../components/page-heading.tsx';
+import { useSession } from '../shell/session.tsx';
 import { Passkeys } from './passkeys.tsx';
 
 /** The own address of the user, and the alerts of the usage limits that the user may see. */
-export function AccountPage({ session }: { session: Session }) {
+export function Page() {
+  const { session } = useSession();
   return (
     <>
-      <header className="bar">
-        <Logo />
-        <div className="who">
-          <span title={session.organisation.name}>{session.user.email}</span>
-          <a href="/console/">First request</a>
-        </div>
-      </header>
-      <main className="page">
-        <PageHeading>Your account</PageHeading>
-        <div className="columns">
-          <Address session={session} />
-          <Passkeys session={session} />
-          <Alerts session={session} />
-        </div>
-      </main>
+      <PageHeading>Your account</PageHeading>
+      <div className="columns">
+        <Address session={session} />
+        <Passkeys session={session} />
+        <Alerts session={session} />
+      </div>
     </>
   );
 }

@@ -1,12 +1,12 @@
-import { useEffect, useMemo, useRef, useState } from 'react';
-import { type ChatRequest, getRecord, type RequestRecord, type Session, signOut, tryRequest } from '../api/client.ts';
+import { type ReactNode, useEffect, useMemo, useRef, useState } from 'react';
+import { type ChatRequest, getRecord, type RequestRecord, type Session, tryRequest } from '../api/client.ts';
 import { follow, type Run } from '../api/run.ts';
 import { Answer } from '../components/answer.tsx';
 import { CodeBlock, CopyLine } from '../components/copy.tsx';
-import { Logo } from '../components/logo.tsx';
 import { Notice } from '../components/notice.tsx';
 import { PageHeading } from '../components/page-heading.tsx';
 import { Tabs } from '../components/tabs.tsx';
+import { useSession } from '../shell/session.tsx';
 import { FIRST_MODEL, SANDBOX_MODELS } from './models.ts';
 import { snippets } from './snippets.ts';
 
@@ -16,17 +16,14 @@ const FIRST_PROMPT = 'What does an AI gateway do?';
 const READ_KEY = `export SLUICE_API_KEY=$(node -p "require('./data/first-run.json').workspace_api_key")`;
 const SET_KEY = 'export SLUICE_API_KEY=slc_usr_…';
 
-/** "Make your first request": the same request, run here or copied into a program. */
-export function FirstRequestPage(props: { session: Session; onSignedOut: (reason: string | null) => void }) {
-  const { session, onSignedOut } = props;
+/** The same request, run here or copied into a program. */
+export function FirstRequest({ title, children }: { title: string; children?: ReactNode }) {
+  const { session, end } = useSession();
   const [workspaceId, setWorkspaceId] = useState(session.workspaces[0]?.id ?? '');
   const [choice, setChoice] = useState(FIRST_MODEL);
   const [otherModel, setOtherModel] = useState('');
   const [prompt, setPrompt] = useState(FIRST_PROMPT);
-  const [failure, setFailure] = useState<string | null>(null);
-  const { run, sent, record, start, stop } = useRun(session, () =>
-    onSignedOut('Your session has ended. Sign in again to continue.'),
-  );
+  const { run, sent, record, start, stop } = useRun(session, end);
 
   const model = choice === OTHER ? otherModel.trim() : choice;
   const running = run?.phase === 'sending' || run?.phase === 'streaming';
@@ -36,107 +33,82 @@ export function FirstRequestPage(props: { session: Session; onSignedOut: (reason
     const messages = [{ role: 'user' as const, content: prompt }];
     start(workspaceId, { model, messages, stream: true, stream_options: { include_usage: true } });
   };
-  const onSignOut = async () => {
-    stop();
-    try {
-      await signOut(session);
-      onSignedOut(null);
-    } catch (error) {
-      setFailure(error instanceof Error ? error.message : String(error));
-    }
-  };
 
   return (
     <>
-      <header className="bar">
-        <Logo />
-        <div className="who">
-          <span title={session.organisation.name}>{session.user.email}</span>
-          <a href="/console/account">Account</a>
-          <button type="button" className="button small" onClick={() => void onSignOut()}>
-            Sign out
-          </button>
-        </div>
-      </header>
-      <main className="page">
-        <PageHeading>Make your first request</PageHeading>
-        <p className="lead">
-          Run a request here or copy it into your code. Both use the same authentication, limits, logging and pricing.
-          The sandbox models answer on this machine, without a provider account.
-        </p>
-        {failure && (
-          <Notice tone="bad" title="That did not work">
-            <p>{failure}</p>
-          </Notice>
-        )}
-        <div className="columns">
-          <section className="card" aria-labelledby="run-heading">
-            <h2 id="run-heading">Run it here</h2>
-            <form
-              onSubmit={(event) => {
-                event.preventDefault();
-                send();
-              }}
-            >
-              {session.workspaces.length > 1 && (
-                <label className="field">
-                  <span>Workspace</span>
-                  <select value={workspaceId} onChange={(event) => setWorkspaceId(event.target.value)}>
-                    {session.workspaces.map((workspace) => (
-                      <option key={workspace.id} value={workspace.id}>
-                        {workspace.name}
-                      </option>
-                    ))}
-                  </select>
-                </label>
-              )}
-              {session.workspaces.length === 0 && (
-                <Notice tone="info" title="You are in no workspace yet">
-                  <p>Ask an administrator of {session.organisation.name} to add you to one.</p>
-                </Notice>
-              )}
-              <ModelField choice={choice} onChoice={setChoice} other={otherModel} onOther={setOtherModel} />
+      <PageHeading>{title}</PageHeading>
+      <p className="lead">
+        Run a request here or copy it into your code. Both use the same authentication, limits, logging and pricing. The
+        sandbox models answer on this machine, without a provider account.
+      </p>
+      {children}
+      <div className="columns">
+        <section className="card" aria-labelledby="run-heading">
+          <h2 id="run-heading">Run it here</h2>
+          <form
+            onSubmit={(event) => {
+              event.preventDefault();
+              send();
+            }}
+          >
+            {session.workspaces.length > 1 && (
               <label className="field">
-                <span>Prompt</span>
-                <textarea
-                  rows={3}
-                  value={prompt}
-                  onChange={(event) => setPrompt(event.target.value)}
-                  onKeyDown={(event) => {
-                    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send();
-                  }}
-                />
+                <span>Workspace</span>
+                <select value={workspaceId} onChange={(event) => setWorkspaceId(event.target.value)}>
+                  {session.workspaces.map((workspace) => (
+                    <option key={workspace.id} value={workspace.id}>
+                      {workspace.name}
+                    </option>
+                  ))}
+                </select>
               </label>
-              <div className="row actions">
-                {/* One button that changes, so that keyboard focus stays where it is. */}
-                <button
-                  type={running ? 'button' : 'submit'}
-                  className={running ? 'button stop' : 'button primary'}
-                  disabled={!running && !canRun}
-                  onClick={(event) => {
-                    if (!running) return;
-                    // Once stopped this is a submit button again, before the browser acts on the click.
-                    event.preventDefault();
-                    stop();
-                  }}
-                >
-                  {running ? 'Stop' : run ? 'Run again' : 'Run'}
-                </button>
-                <span className="muted keys">
-                  <kbd>Ctrl</kbd> <kbd>Enter</kbd>
-                </span>
-              </div>
-            </form>
-            {run && sent && <Answer run={run} record={record} request={sent} baseUrl={session.base_url} />}
-          </section>
-          <Code
-            baseUrl={session.base_url}
-            model={model || '@provider/model'}
-            prompt={prompt}
-            owner={session.user.role === 'owner'}
-          />
-        </div>
-      </main>
+            )}
+            {session.workspaces.length === 0 && (
+              <Notice tone="info" title="You are in no workspace yet">
+                <p>Ask an administrator of {session.organisation.name} to add you to one.</p>
+              </Notice>
+            )}
+            <ModelField choice={choice} onChoice={setChoice} other={otherModel} onOther={setOtherModel} />
+            <label className="field">
+              <span>Prompt</span>
+              <textarea
+                rows={3}
+                value={prompt}
+                onChange={(event) => setPrompt(event.target.value)}
+                onKeyDown={(event) => {
+                  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send();
+                }}
+              />
+            </label>
+            <div className="row actions">
+              {/* One button that changes, so that keyboard focus stays where it is. */}
+              <button
+                type={running ? 'button' : 'submit'}
+                className={running ? 'button stop' : 'button primary'}
+                disabled={!running && !canRun}
+                onClick={(event) => {
+                  if (!running) return;
+                  // Once stopped this is a submit button again, before the browser acts on the click.
+                  event.preventDefault();
+                  stop();
+                }}
+              >
+                {running ? 'Stop' : run ? 'Run again' : 'Run'}
+              </button>
+              <span className="muted keys">
+                <kbd>Ctrl</kbd> <kbd>Enter</kbd>
+              </span>
+            </div>
+          </form>
+          {run && sent && <Answer run={run} record={record} request={sent} baseUrl={session.base_url} />}
+        </section>
+        <Code
+          baseUrl={session.base_url}
+          model={model || '@provider/model'}
+          prompt={prompt}
+          owner={session.user.role === 'owner'}
+        />
+      </div>
     </>
   );
 }

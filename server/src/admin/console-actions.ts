@@ -147,6 +147,7 @@ const session = z
     }),
     organisation: z.object({ id: z.string(), name: z.string() }),
     workspaces: z.array(place),
+    scopes: z.array(z.string()).describe('Of the role; for members those that they have in any of their workspaces.'),
     base_url: z.string().describe('Of the data plane, with `/v1`.'),
     csrf_token: z.string(),
     expires_at: z.string(),
@@ -513,10 +514,24 @@ async function present(deps: ConsoleCallDeps, own: ConsoleSession): Promise<z.in
     },
     organisation: { id: principal.organisationId, name: organisation?.name ?? '' },
     workspaces,
+    scopes: await scopesOf(deps, principal, workspaces),
     base_url: `${deps.publicUrl().replace(/\/+$/, '')}/v1`,
     csrf_token: own.csrf,
     expires_at: toIso(own.expiresAt),
   };
+}
+
+/** Workspaces whose scopes a member's session names: a page that has none of them in another one says so itself. */
+const MOST_ASKED = 20;
+
+async function scopesOf(deps: ConsoleCallDeps, principal: Principal, workspaces: readonly { id: string }[]) {
+  const scopes = new Set(principal.scopes);
+  if (principal.role === 'member') {
+    for (const { id } of workspaces.slice(0, MOST_ASKED)) {
+      for (const scope of (await deps.sessions.inWorkspace(principal, id)).scopes) scopes.add(scope);
+    }
+  }
+  return [...scopes].sort();
 }
 
 const presentRecord = (row: StoredLog): z.input<typeof record> =>

@@ -50,10 +50,6 @@ const NOT_BUILT = `<!doctype html><html lang="en"><meta charset="utf-8"><title>S
 in the Sluice folder and reload this page.</p></html>`;
 
 const NO_SUCH_PATH = 'There is no such path. The console is at /console/.';
-const NO_SUCH_PAGE = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Page not found · Sluice</title>
-<h1>Page not found</h1>
-<p>The console has no page at this address. <a href="/console/">Go to the console</a></p></html>`;
-
 /** Every path that `registerConsole` serves, `[method, path, needs a session]`, for the route inventory. */
 export const CONSOLE_ROUTES: readonly (readonly [method: string, path: string, needsSession: boolean])[] = [
   ['GET', '/', false],
@@ -102,9 +98,9 @@ function registerFiles(app: FastifyInstance, deps: ConsoleDeps): void {
   app.get('/console/authorize', page);
   app.get('/console/device', page);
   app.get('/console/*', async (request, reply) => {
-    if (!String(request.headers.accept ?? '').includes('text/html')) throw new SluiceError('not_found', NO_SUCH_PATH);
-    reply.headers(SECURITY_HEADERS).header('cache-control', 'no-store');
-    return reply.code(404).type('text/html; charset=utf-8').send(NO_SUCH_PAGE);
+    // Which pages there are, the console itself knows: it says so in its frame where there is none.
+    if (String(request.headers.accept ?? '').includes('text/html')) return page(request, reply);
+    throw new SluiceError('not_found', NO_SUCH_PATH);
   });
   app.get<{ Params: { file: string } }>('/console/assets/:file', async (request, reply) => {
     const { file } = request.params;

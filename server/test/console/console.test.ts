@@ -90,14 +90,28 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     await heading('Make your first request').waitFor();
   });
 
-  test('the console without a sign-in leads to the sign-in page, and back to it when the session has ended', async () => {
+  test('the console without a sign-in leads to the sign-in page, and says over the page when the session has ended', async () => {
     await page.goto(`${server.url}/`);
     await heading('Sign in').waitFor();
     await signIn();
     await browser.context?.clearCookies();
+    await page.getByLabel('Prompt').fill('Not lost');
     await button('Run').click();
-    await heading('Sign in').waitFor();
-    await page.getByText('Your session has ended').waitFor();
+    const over = page.getByRole('dialog', { name: 'Your session has ended' });
+    await over.waitFor();
+    expect(await over.getByRole('link', { name: 'Sign in again' }).getAttribute('href')).toBe('/console/sign-in');
+    await over.getByRole('button', { name: 'I have signed in' }).click();
+    await over.getByText('You are not signed in yet.').waitFor();
+
+    const other = await browser.context?.newPage();
+    await other?.goto(await server.link(people.owner));
+    await other?.getByRole('heading', { name: 'Make your first request' }).waitFor();
+    await other?.close();
+    await over.getByRole('button', { name: 'I have signed in' }).click();
+    await over.waitFor({ state: 'detached' });
+    expect(await page.getByLabel('Prompt').inputValue()).toBe('Not lost');
+    await button('Run again').click();
+    await output().getByText('Hello from the sandbox.').waitFor();
   });
 
   test('a first request streams token by token and ends with status, times, tokens, cost and ids', async () => {
@@ -220,7 +234,9 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       await page.emulateMedia({ colorScheme: scheme });
       expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(360);
     }
-    await button('Sign out').focus();
+    await button('More').focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog').getByRole('button', { name: 'Sign out' }).focus();
     await page.keyboard.press('Enter');
     await heading('Sign in').waitFor();
     expect(await page.evaluate('document.activeElement.textContent')).toBe('Sign in');

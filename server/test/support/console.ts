@@ -165,6 +165,13 @@ export async function consoleServer(options: {
     records: { ofTrace: async (_tenant, _trace, _since, limit) => (logs?.() ?? []).slice(0, limit) },
     tryRequest,
   });
+  // Pages ask the administration API, which this server has not: a list without requests is a first run.
+  app.get('/v1/logs', async () => ({
+    object: 'list',
+    data: [],
+    next_cursor: null,
+    complete_to: '2026-01-01T00:00:00.000Z',
+  }));
   const address = await app.listen({ host: '127.0.0.1', port: 0 });
   if (url === '') url = address;
   return {

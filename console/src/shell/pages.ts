@@ -1,0 +1,48 @@
+/** All pages of the frame: a new one is a folder below `pages/` and a line here. */
+import {
+  Activity,
+  BookOpenCheck,
+  Building2,
+  CircleDollarSign,
+  KeyRound,
+  LayoutDashboard,
+  type LucideIcon,
+  SquareTerminal,
+  UserRound,
+  Users,
+} from 'lucide-react';
+import { type ComponentType, lazy } from 'react';
+
+export type Group = 'Home' | 'Observe' | 'Build' | 'Access' | 'Govern' | 'You';
+
+export interface Page {
+  /** Below `/console`; `/:id` for one object. */
+  readonly path: string;
+  /** Also the name in the navigation; a page without a group is reached from others. */
+  readonly label: string;
+  readonly group: Group | null;
+  readonly icon: LucideIcon;
+  /** Without it the page is absent. */
+  readonly scope: string | null;
+  /** The key after `g` that goes there. */
+  readonly key?: string;
+  /** In the bar of narrow screens. */
+  readonly bar?: true;
+  readonly view: ComponentType;
+}
+
+const page = (own: Omit<Page, 'view'>, load: () => Promise<{ Page: ComponentType }>): Page => ({
+  ...own,
+  view: lazy(async () => ({ default: (await load()).Page })),
+});
+
+/** biome-ignore format: a page is a line */
+export const PAGES: readonly Page[] = [
+  page({ path: '/', label: 'Overview', group: 'Home', icon: LayoutDashboard, scope: null, key: 'o', bar: true }, () => import('../pages/overview/page.tsx')),
+  page({ path: '/requests', label: 'Requests', group: 'Observe', icon: Activity, scope: 'logs.list', key: 'r', bar: true }, () => import('../pages/requests/page.tsx')),
+  page({ path: '/requests/:id', label: 'Request', group: null, icon: Activity, scope: 'logs.list' }, () => import('../pages/request/page.tsx')),
+  page({ path: '/playground', label: 'Playground', group: 'Build', icon: SquareTerminal, scope: 'completions.write', key: 'p' }, () => import('../pages/playground/page.tsx')),
+  page({ path: '/account', label: 'Your account', group: null, icon: UserRound, scope: null }, () => import('../pages/account.tsx')),
+];
+
+export const GROUPS: readonly Group[] = ['Home', 'Observe', 'Build', 'Access', 'Govern', 'You'];
