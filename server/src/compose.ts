@@ -109,7 +109,7 @@ async function open(common: Common, given: GivenServices, beforeListening: Given
   const stores = await openStores(common);
   const { tables, node } = stores;
   const shared = await openShared(common, stores);
-  const spools = await openSpools(common, stores);
+  const spools = await openSpools(common, stores, shared);
   const erasures = startLogErasures(common, stores, spools);
   const exporter = await openExporter(common);
   const front = new Front(common);

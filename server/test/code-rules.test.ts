@@ -84,6 +84,7 @@ describe('what others wrote is weighed before it is parsed', () => {
     'guardrails/compile.ts': OWN,
     'guardrails/tool-calls.ts': 'a result that was weighed, as a value',
     'keeper/body-groups.ts': OWN,
+    'keeper/fleet-tail.ts': 'at most 50 rows of another node, signed with the master key',
     'keeper/import.ts': OWN,
     'keeper/journal-reader.ts': OWN,
     'keeper/process.ts': OWN,

@@ -68,6 +68,7 @@ export async function feedDestinations(common: Common, parts: FedParts): Promise
     tables,
     vault,
     nodeId,
+    shared: spools.logs.shared,
     process: {
       feed: (plans, host) => exporter.setDestinations({ plans, host, listeners: front.listeners() }),
       states: async () => (await exporter.state())?.destinations?.states ?? null,

@@ -19,11 +19,13 @@ import { bodyStore, StoredBodies, type StoredBodiesOptions } from '../keeper/sto
 import { storedCatalog } from '../keeper/stored-catalog.ts';
 import { serveKeeper, WorkerKeeper } from '../keeper/worker-keeper.ts';
 import type { Log } from '../kernel/log.ts';
+import { LIST_COLUMNS } from '../resources/logs/rows.ts';
 import type { Journal } from '../store/disk/journal.ts';
-import type { OldLogs, Tables } from '../store/ports.ts';
+import type { Bus, OldLogs, Tables } from '../store/ports.ts';
 import type { LogStore } from '../telemetry/log-query.ts';
 import { openSegmentKey } from './body-keys.ts';
 import type { Common } from './common.ts';
+import type { Shared as SharedParts } from './shared.ts';
 import type { Stores } from './stores.ts';
 
 const MEMORY_MB = 512;
@@ -39,6 +41,8 @@ const REPLACED_EVERY_MS = 60_000;
 const LEAD_MS = 2 * 60_000;
 /** At the end, how long the last records may take to reach the others. */
 const LEAVE_MS = 5_000;
+/** A node that has said nothing for so long is away. */
+const LIVES_MS = 15_000;
 /** In its name log files are in the blob store: no organisation has such an id. */
 const OF_ALL = 'log-files';
 
@@ -49,6 +53,8 @@ export interface Logs {
   /** The same where it is started by this process; null in the others. */
   readonly own: LogKeeper | null;
   readonly journal: KeptJournal;
+  /** The files of all nodes are read here, and those of this node by all. */
+  readonly shared: boolean;
   /** Reads kept bodies. */
   readonly bodies: StoredBodies;
   /** Gives the last records to the other nodes; within some seconds, and never rejects. */
@@ -58,7 +64,13 @@ export interface Logs {
 }
 
 /** The first process of a machine has the keeper, which starts with the first need. The others ask that process. */
-export async function openLogs(common: Common, stores: Stores, journal: Journal, dir: string): Promise<Logs> {
+export async function openLogs(
+  common: Common,
+  stores: Stores,
+  { bus }: Pick<SharedParts, 'bus'>,
+  journal: Journal,
+  dir: string,
+): Promise<Logs> {
   const { config, clock, log, lifecycle, worker } = common;
   const { primary, index } = worker;
   const keptTo = keptToIn(stores.tables);
@@ -93,14 +105,41 @@ export async function openLogs(common: Common, stores: Stores, journal: Journal,
   // An embedded store has one node.
   const { tables, nodeId } = stores;
   const alone = tables.engine === 'sqlite' || isShared(common, stores);
-  const store = alone ? keeper : new NodeLogs(keeper, tables, nodeId, config.logs && clock);
+  const nodes = alone ? keeper : new NodeLogs(keeper, tables, nodeId, config.logs && clock);
+  const store = tables.engine === 'sqlite' ? nodes : await openFleetTail(common, stores, bus, { nodes, keeper });
   const leave = async () => {
     if (own === null || shared === null) return;
     const given = own.flush().then(() => (config.workers === 1 ? shared.shared.retire() : undefined));
     await Promise.race([given.catch(() => undefined), new Promise<void>((resolve) => clock.after(LEAVE_MS, resolve))]);
   };
   const journalKept = lifecycle.own('kept journal', kept);
-  return { keeper, store, own, journal: journalKept, bodies: new StoredBodies(bodies, keeper), leave, feedback };
+  const read = new StoredBodies(bodies, keeper);
+  return { keeper, store, own, journal: journalKept, shared: isShared(common, stores), bodies: read, leave, feedback };
+}
+
+/** The same, which also follows the requests of other nodes. */
+async function openFleetTail(
+  { clock, lifecycle, worker }: Common,
+  { tables, vault, nodeId, runId, storeClock }: Stores,
+  bus: Bus | null,
+  { nodes, keeper }: { readonly nodes: LogStore; readonly keeper: KeeperClient },
+): Promise<LogStore> {
+  const { FleetTail } = await import('../keeper/fleet-tail.ts');
+  const others = async () => {
+    const seen = await tables.systemRead((tx) => tx.list('log_nodes', {}));
+    const since = storeClock.now() - LIVES_MS;
+    return seen.filter(({ node, seen_at }) => node !== nodeId && seen_at > since).map(({ node }) => node);
+  };
+  const columns = [...LIST_COLUMNS, 'organisation_id'];
+  const options = { bus, macs: vault, node: nodeId, process: runId, own: keeper, columns, others, clock };
+  const tail = lifecycle.own('tail of all nodes', new FleetTail(options, worker.index === 1));
+  return {
+    page: (...asked) => nodes.page(...asked),
+    groups: (...asked) => nodes.groups(...asked),
+    count: (...asked) => nodes.count(...asked),
+    find: (...asked) => nodes.find(...asked),
+    arrived: (...asked) => tail.arrived(...asked),
+  };
 }
 
 /** Several nodes read each other's log files where they share a database and a blob store, and no other store has records. */

@@ -4,7 +4,7 @@ import { countLiveNodes } from '../limits/live-nodes.ts';
 import { countersByClock } from '../store/ipc/ipc.ts';
 import { memoryCache } from '../store/memory/cache.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
-import type { Cache, Counters, Feed } from '../store/ports.ts';
+import type { Bus, Cache, Counters, Feed } from '../store/ports.ts';
 import type { Common, WorkerRole } from './common.ts';
 import type { Stores } from './stores.ts';
 
@@ -19,6 +19,8 @@ export interface Shared {
   readonly cache: Cache;
   /** Null: changes are looked for, and told by nothing. */
   readonly feed: Feed | null;
+  /** Null: processes of other nodes are not reached. */
+  readonly bus: Bus | null;
   /** Null: there is no Redis. */
   readonly redis: { ping(): Promise<unknown> } | null;
 }
@@ -29,14 +31,14 @@ export async function openShared(common: Common, { storeClock }: Stores): Promis
   if (config.redisUrl === null) {
     const counters = lifecycle.own('counters', countersOfMachine(worker, storeClock, clock));
     const cache = lifecycle.own('cache', memoryCache({ clock, maxBytes: CACHE_BYTES }));
-    return { counters, share: null, cache, feed: worker.shared?.feed ?? null, redis: null };
+    return { counters, share: null, cache, feed: worker.shared?.feed ?? null, bus: null, redis: null };
   }
   const { openRedis } = await import('../store/redis/redis.ts');
   const redis = lifecycle.own('redis', await openRedis({ url: config.redisUrl, log, clock: storeClock }));
-  const { counters, cache, feed } = redis;
+  const { counters, cache, feed, bus } = redis;
   // With Redis away every node admits its share of a limit.
   const nodes = lifecycle.own('live nodes', countLiveNodes({ counters, clock: storeClock }));
-  return { counters, share: { counters: memoryCounters({ clock: storeClock }), nodes }, cache, feed, redis };
+  return { counters, share: { counters: memoryCounters({ clock: storeClock }), nodes }, cache, feed, bus, redis };
 }
 
 /** Counters that the processes of this machine share, or this process alone has. */

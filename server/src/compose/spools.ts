@@ -10,6 +10,7 @@ import { createRecorder, type Recorder } from '../telemetry/recorder.ts';
 import { segmentKey } from './body-keys.ts';
 import type { Common } from './common.ts';
 import { type Logs, openLogs } from './logs.ts';
+import type { Shared } from './shared.ts';
 import type { Stores } from './stores.ts';
 
 /** How soon what was used is in the store: until then it counts as reserved. */
@@ -31,14 +32,14 @@ export interface Spools {
 }
 
 /** Opens both journals; the first process also ships the ledgers that processes which are no more have left behind. */
-export async function openSpools(common: Common, stores: Stores): Promise<Spools> {
+export async function openSpools(common: Common, stores: Stores, shared: Pick<Shared, 'bus'>): Promise<Spools> {
   const { config, clock, log, lifecycle, worker, metrics } = common;
   const { tables, runId, vault } = stores;
   const spool = join(config.dataDir, 'spool');
   await mkdir(spool, { recursive: true, mode: 0o700 });
   const dir = join(spool, numbered('journal', worker.index));
   const journal = lifecycle.own('journal', await openJournal({ dir, clock, log }));
-  const logs = await openLogs(common, stores, journal, dir);
+  const logs = await openLogs(common, stores, shared, journal, dir);
   const sink = settlementSink({ tables, clock });
   const settlements = lifecycle.own(
     'ledger journal',

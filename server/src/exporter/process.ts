@@ -36,6 +36,9 @@ const host: DestinationHost = {
   terms: (id) => channel.call('terms', id) as ReturnType<DestinationHost['terms']>,
   bodies: (...asked) => channel.call('bodies', ...asked) as ReturnType<DestinationHost['bodies']>,
   past: (...asked) => channel.call('past', ...asked) as ReturnType<DestinationHost['past']>,
+  settled: async (state) => void (await channel.call('settled', state)),
+  left: (id) => channel.call('left', id) as ReturnType<DestinationHost['left']>,
+  leftSettled: async (...asked) => void (await channel.call('leftSettled', ...asked)),
 };
 
 /** Calls that tenants have chosen the address of. */

@@ -6,24 +6,27 @@ import type { Closable } from '../kernel/lifecycle.ts';
 import type { Log } from '../kernel/log.ts';
 import { planOf } from '../resources/log-destinations/rules.ts';
 import type { BodyReader } from '../resources/logs/bodies.ts';
-import { pendingErasures } from '../resources/logs/erasures/pending.ts';
 import { bodySettings, deniedExportFields } from '../resources/settings/settings.ts';
 import { signingSecrets } from '../resources/settings/webhook-secret.ts';
-import type { Change, Tables } from '../store/ports.ts';
+import type { StoredHandOver } from '../store/log-tables.ts';
+import type { Change, SystemTx, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { Macs, Vault } from '../store/vault.ts';
 import { presentPart } from '../telemetry/bodies/presented.ts';
-import { LOG_COLUMNS, recordOfRow } from '../telemetry/log-columns.ts';
 import type {
   BatchRules,
   DestinationHost,
   DestinationPlan,
   DestinationState,
+  HandedOver,
+  LeftRecords,
   PastPage,
 } from '../telemetry/log-destination.ts';
 import type { LogBodies } from '../telemetry/log-export.ts';
 import type { LogStore } from '../telemetry/log-query.ts';
 import type { LogRecord } from '../telemetry/record.ts';
+import { nodeOfRun } from '../telemetry/recorder.ts';
+import { LeftFeeds, storedPage } from './left-feeds.ts';
 
 /** The process that sends. */
 export interface DestinationProcess {
@@ -46,6 +49,8 @@ export interface DestinationParts {
   readonly origin: () => string;
   /** Name of this machine's node. */
   readonly nodeId: string;
+  /** Each node reads the records of all, and sends what one that is away has left. */
+  readonly shared: boolean;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -53,8 +58,6 @@ export interface DestinationParts {
 const PAGE = 200;
 /** More than an organisation may have. */
 const MOST_OF_ORGANISATION = 100;
-const PAST_ROWS = 500;
-const MOST_RANGE_MS = 399 * 86_400_000;
 const DAY_MS = 86_400_000;
 const STATE_MS = 1_000;
 /** Numbers that rise are noted so often, an error at once. */
@@ -62,9 +65,6 @@ const NOTE_MS = 3_000;
 /** A lag that grows. */
 const LAG_MS = 15_000;
 const LOAD_AGAIN_MS = 5_000;
-const COLUMNS = LOG_COLUMNS.map(({ name }) => name);
-/** The name of a run of a process, with its node. */
-const RUN = /^(.+)-\d+-[0-9a-z]+-[0-9a-z]+$/;
 
 export class LogDestinations implements Closable, DestinationHost {
   readonly #parts: DestinationParts;
@@ -75,11 +75,13 @@ export class LogDestinations implements Closable, DestinationHost {
   /** Organisations whose destinations are read again; null: all. */
   #stale: Set<string> | null = null;
   #loading: Promise<void> | null = null;
+  readonly #leftFeeds: LeftFeeds;
   #cancel: () => void = () => undefined;
   #closed = false;
 
   constructor(parts: DestinationParts) {
     this.#parts = parts;
+    this.#leftFeeds = new LeftFeeds(parts);
   }
 
   /** What the process said last. */
@@ -114,7 +116,7 @@ export class LogDestinations implements Closable, DestinationHost {
   }
 
   async terms(id: string): Promise<BatchRules | null> {
-    const { tables, vault, origin } = this.#parts;
+    const { tables, vault, origin, nodeId, shared } = this.#parts;
     return tables.systemRead(async (tx) => {
       const row = await tx.find('log_destinations', { id });
       if (row === undefined || !row.enabled) return null;
@@ -124,7 +126,11 @@ export class LogDestinations implements Closable, DestinationHost {
       const workspace = workspaceId === null ? undefined : await tx.find('workspaces', { id: workspaceId });
       const { deniedFields } = deniedExportFields(organisation, workspace ?? null);
       const secrets = row.kind === 'webhook' ? signingSecrets(vault, organisation, await tx.now()) : [];
-      return { denied: deniedFields, secrets, origin: origin() };
+      const rules = { denied: deniedFields, secrets, origin: origin() };
+      if (!shared) return rules;
+      const own = await tx.find('log_destination_feeds', { destination_id: id, node: nodeId });
+      const handed = own?.handed ?? null;
+      return { ...rules, handedOver: handed === null ? null : handOverOf(handed) };
     });
   }
 
@@ -153,23 +159,33 @@ export class LogDestinations implements Closable, DestinationHost {
   }
 
   async past(id: string, to: number, behind: PastPage['next']): Promise<PastPage> {
-    const { tables, records: stored, days, clock, nodeId } = this.#parts;
-    const row = await tables.systemRead((tx) => tx.find('log_destinations', { id }));
-    const plan = row === undefined ? undefined : this.#plans.get(row.organisation_id)?.find((one) => one.id === id);
-    if (row === undefined || plan === undefined) return { records: [], next: null };
-    const keptSince = days.logs === 0 ? 0 : clock.now() - days.logs * DAY_MS;
-    const from = Math.max(row.start_at, to - MOST_RANGE_MS, keptSince);
-    if (from >= to) return { records: [], next: null };
-    const { organisationId, workspaceId, where } = plan;
-    const workspaceIds = workspaceId === null ? null : [workspaceId];
-    const erased = await tables.read(systemTenant(organisationId), (tx) => pendingErasures(tx, this.#parts.vault));
-    const page = await stored.page(
-      { scope: { organisationId, workspaceIds, userId: null, keptSince, erased }, from, to, where },
-      { columns: COLUMNS, order: 'oldest', limit: PAST_ROWS, behind },
-    );
-    const records = page.rows.map((one) => recordOfRow(one) as unknown as LogRecord);
+    const { nodeId } = this.#parts;
+    const plan = this.#planOf(id);
+    if (plan === null) return { records: [], next: null };
+    const { records, next } = await storedPage(this.#parts, plan, { from: plan.startAt, to, behind });
     // Each node sends what it has served, whatever else it can read.
-    return { records: records.filter(({ node }) => (RUN.exec(node)?.[1] ?? nodeId) === nodeId), next: page.next };
+    return { records: records.filter(({ node }) => (nodeOfRun(node) ?? nodeId) === nodeId), next };
+  }
+
+  async settled(state: DestinationState): Promise<void> {
+    await this.#note(state);
+  }
+
+  async left(id: string): Promise<LeftRecords | null> {
+    const plan = this.#planOf(id);
+    return plan === null ? null : this.#leftFeeds.next(plan);
+  }
+
+  leftSettled(id: string, left: Pick<LeftRecords, 'node' | 'next'>): Promise<void> {
+    return this.#leftFeeds.settled(id, left);
+  }
+
+  #planOf(id: string): DestinationPlan | null {
+    for (const plans of this.#plans.values()) {
+      const found = plans.find((one) => one.id === id);
+      if (found !== undefined) return found;
+    }
+    return null;
   }
 
   /** Days that the bodies of a record stay, by the settings of its workspace. */
@@ -248,18 +264,18 @@ export class LogDestinations implements Closable, DestinationHost {
 
   /** One whose secrets do not open is as one that is switched off: its requests wait. */
   async #plansIn(rows: readonly Row<'log_destinations'>[]): Promise<DestinationPlan[]> {
-    const { vault, log } = this.#parts;
+    const { vault, log, shared } = this.#parts;
     const plans: DestinationPlan[] = [];
     for (const row of rows) {
       const tenant = systemTenant(row.organisation_id);
       try {
-        plans.push(await planOf(vault, tenant, row));
+        plans.push({ ...(await planOf(vault, tenant, row)), shared });
       } catch (error) {
         log.error('the secrets of a log destination cannot be opened', {
           destination_id: row.id,
           error: String(error),
         });
-        plans.push(await planOf(vault, tenant, { ...row, enabled: false }));
+        plans.push({ ...(await planOf(vault, tenant, { ...row, enabled: false })), shared });
       }
     }
     return plans;
@@ -302,20 +318,42 @@ export class LogDestinations implements Closable, DestinationHost {
       const destination = await tx.find('log_destinations', { id: state.id });
       // It was deleted meanwhile.
       if (destination === undefined) return false;
-      const { delivered, failed, lost, waiting, lagMs, backfilling, deliveredAt, error } = state;
+      const { delivered, failed, lost, waiting, lagMs, backfilling, deliveredAt, error, mark } = state;
       const values = {
-        ...{ delivered, failed, lost, waiting, backfilling, error, lag_ms: lagMs, delivered_at: deliveredAt },
+        ...{ delivered, failed, lost, waiting, backfilling, error, lag_ms: lagMs, delivered_at: deliveredAt, mark },
         last_updated_at: await tx.now(),
+        // It is here: no other one sends in its place.
+        taken_by: null,
+        taken_until: null,
       };
       const place = { destination_id: state.id, node: nodeId };
+      await this.#forgetHandOver(tx, place, mark);
       if ((await tx.update('log_destination_feeds', place, values)) === 0) {
         await tx.insert('log_destination_feeds', {
           ...place,
           organisation_id: destination.organisation_id,
+          handed: null,
           ...values,
         });
       }
       return true;
     });
   }
+
+  /** What others have sent in its place counts until it is past that itself. */
+  async #forgetHandOver(
+    tx: SystemTx,
+    place: { readonly destination_id: string; readonly node: string },
+    mark: DestinationState['mark'],
+  ): Promise<void> {
+    if (!this.#parts.shared || mark === null) return;
+    const own = await tx.find('log_destination_feeds', place);
+    if (own?.handed == null || mark.since < own.handed.before) return;
+    await tx.update('log_destination_feeds', place, { handed: null });
+  }
+}
+
+function handOverOf({ time, id, before, done }: StoredHandOver): HandedOver | null {
+  if (done) return { place: { time: before, id: '' }, before };
+  return time === null || id === null ? null : { place: { time, id }, before };
 }

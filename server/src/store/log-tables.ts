@@ -8,6 +8,25 @@ export type LogExportStatus = 'draft' | 'in_progress' | 'success' | 'failed' | '
 
 export type LogDestinationKind = 'otlp' | 'webhook' | 's3';
 
+/** How far a node came with a destination. */
+export interface FeedMark {
+  /** Milliseconds since the epoch: its requests that were recorded before are settled. */
+  readonly since: number;
+  /** Of runs of its processes the highest sequence number that is settled: all below it are, too. */
+  readonly runs: Readonly<Record<string, number>>;
+}
+
+/** What others do for a node that is away. */
+export interface StoredHandOver {
+  /** The last request that was looked at; null: none was. */
+  readonly time: number | null;
+  readonly id: string | null;
+  /** Milliseconds since the epoch. Its requests that ended later may not all be known to others. */
+  readonly before: number;
+  /** There are no more. */
+  readonly done: boolean;
+}
+
 /** A piece of an export's file, in the blob store. */
 export interface LogExportPart {
   readonly rows: number;
@@ -181,6 +200,13 @@ export const logTables = {
     delivered_at: nullable(time()),
     error: nullable(text()),
     last_updated_at: time(),
+    /** How far the node came: `FeedMark`. */
+    mark: nullable(json<FeedMark>()),
+    /** What others have sent in its place while it was away. */
+    handed: nullable(json<StoredHandOver>()),
+    /** The node that sends in its place, and until when it may without saying so again. */
+    taken_by: nullable(text()),
+    taken_until: nullable(time()),
   }),
   /** Requests to erase stored requests; `jobs/log-erasures.ts` carries them out. Answers leave out what a pending one selects. */
   log_erasures: table(['id'], 'organisation', {

@@ -195,6 +195,14 @@ export interface Feed extends Closable {
   subscribe(onHint: (seq: number) => void): () => void;
 }
 
+/** Messages to the processes that listen just then, those of other nodes too. None is kept, and none is repeated. */
+export interface Bus {
+  /** False: it was not sent, for the way is cut. Never rejects. */
+  send(channel: string, text: string): Promise<boolean>;
+  /** Each channel has one listener at most in a process. Answers what ends it. */
+  listen(channel: string, onMessage: (text: string) => void): () => void;
+}
+
 export interface WindowHit {
   /** Cluster-safe: everything one request touches shares the `{…}` tag of its workspace. */
   readonly key: string;

@@ -1,9 +1,9 @@
 /** Log destinations as whoever feeds them knows them, and what that asks of the server. Targets hold secrets. */
-import type { LogDestinationKind } from '../store/log-tables.ts';
+import type { FeedMark, LogDestinationKind } from '../store/log-tables.ts';
 import type { ConventionsVersion } from './conventions/conventions.ts';
 import type { DestinationField } from './destination-fields.ts';
 import type { LogBodies } from './log-export.ts';
-import type { LogFilter } from './log-query.ts';
+import type { LogFilter, LogPlace } from './log-query.ts';
 import type { LogRecord } from './record.ts';
 
 export const DESTINATION_KINDS = ['otlp', 'webhook', 's3'] as const satisfies readonly LogDestinationKind[];
@@ -60,8 +60,25 @@ export interface DestinationPlan {
   readonly sample: number;
   /** Milliseconds since the epoch: requests from this time on are sent, those before it was made included. */
   readonly startAt: number;
+  /** Other nodes read the stored records of this one, and send in its place when it is away. */
+  readonly shared: boolean;
   /** Another text for other settings. */
   readonly version: string;
+}
+
+/** What other nodes have sent in place of one that was away: its requests up to a place, those that end before a time. */
+export interface HandedOver {
+  readonly place: LogPlace;
+  /** Milliseconds since the epoch. Others had not seen all requests that ended later. */
+  readonly before: number;
+}
+
+/** Some of what a node that is away has left. */
+export interface LeftRecords {
+  readonly node: string;
+  readonly records: readonly LogRecord[];
+  /** Of the last record that was looked at; null: there are no more. */
+  readonly next: LogPlace | null;
 }
 
 /** What holds of one batch, asked for when it is to be sent. Null: nothing may be sent any more. */
@@ -72,6 +89,8 @@ export interface BatchRules {
   readonly secrets: readonly Uint8Array[];
   /** What paths of requests are behind, `https://sluice.example`. */
   readonly origin: string;
+  /** What others have sent for this node and it has still in its files; absent: nothing. */
+  readonly handedOver?: HandedOver | null;
 }
 
 /** Records of the past, oldest first. */
@@ -91,6 +110,12 @@ export interface DestinationHost {
   ): Promise<{ readonly found: ReadonlyMap<string, LogBodies>; readonly pending: boolean }>;
   /** Stored records of this node from the destination's `startAt` before `to`, behind a place. Rejects while they cannot be read. */
   past(id: string, to: number, behind: PastPage['next']): Promise<PastPage>;
+  /** Notes how far it came, so that another node begins there. Asked where other nodes read the records of this one, as the next two. */
+  settled(state: DestinationState): Promise<void>;
+  /** What a node that is away has left for this destination, which this node sends then; null: nothing. Rejects while it cannot be read. */
+  left(id: string): Promise<LeftRecords | null>;
+  /** All of it was accepted or refused. */
+  leftSettled(id: string, left: Pick<LeftRecords, 'node' | 'next'>): Promise<void>;
 }
 
 export interface DestinationState {
@@ -108,4 +133,6 @@ export interface DestinationState {
   /** Null: the last call was accepted. */
   readonly error: string | null;
   readonly backfilling: boolean;
+  /** Null: not known, or no other node asks for it. */
+  readonly mark: FeedMark | null;
 }

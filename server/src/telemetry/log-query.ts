@@ -159,6 +159,8 @@ export interface LogArrivals {
   readonly rows: readonly LogRow[];
   /** How many more came since, which are in no answer; null: some, of unknown number. */
   readonly left: number | null;
+  /** Nodes whose requests are missing; null: all others. Absent: the same as before, and none at first. */
+  readonly incomplete?: readonly string[] | null;
   readonly next: string;
 }
 

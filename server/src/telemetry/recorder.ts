@@ -77,6 +77,14 @@ export function createRecorder(node: string, journal: JournalAppender, counter: 
   };
 }
 
+/** The name of a run of a process, with its node. */
+const RUN = /^(.+)-\d+-[0-9a-z]+-[0-9a-z]+$/;
+
+/** The node that a run belongs to; null: the text names something else, such as a deed that is recorded once. */
+export function nodeOfRun(run: string): string | null {
+  return RUN.exec(run)?.[1] ?? null;
+}
+
 /** Unique for each run of each process of a node. */
 export function nodeRunId(nodeId: string, clock: Clock, worker: number): string {
   return `${nodeId}-${worker}-${clock.now().toString(36)}-${process.pid.toString(36)}`;

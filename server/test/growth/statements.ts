@@ -224,6 +224,7 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
           lagMs: 0,
           error: null,
           backfilling: false,
+          mark: null,
         },
       };
       const fed = new LogDestinations({
@@ -235,6 +236,7 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
         days: { logs: 30, bodies: 14 },
         origin: () => '',
         nodeId: 'node',
+        shared: true,
         clock: systemClock,
         log: silentLog,
       });
@@ -242,6 +244,9 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
       fed.changed({ organisationId: a1.organisationId, workspaceId: null, topic: 'log_destinations', entityId: id });
       await fed.terms(id);
       await fed.past(id, systemClock.now(), null);
+      await fed.settled(state);
+      await fed.left(id);
+      await fed.leftSettled(id, { node: 'other', next: null });
       const kept = {
         id,
         organisation_id: a1.organisationId,

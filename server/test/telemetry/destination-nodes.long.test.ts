@@ -149,12 +149,21 @@ it('send again what was taken when their process was killed before it could note
   };
   const plan = {
     ...{ id: 'd', organisationId: 'org-a', workspaceId: null, where: [], fields: ['id' as const], bodies: false },
-    ...{ sample: 1, startAt: 0, version: '1', target: { kind: 'webhook' as const, url: receiver.url, headers: {} } },
+    ...{
+      sample: 1,
+      startAt: 0,
+      shared: false,
+      version: '1',
+      target: { kind: 'webhook' as const, url: receiver.url, headers: {} },
+    },
   };
   const host = {
     terms: async () => ({ denied: [], secrets: [], origin: '' }),
     bodies: async () => ({ found: new Map(), pending: false }),
     past: async () => ({ records: [], next: null }),
+    settled: async () => undefined,
+    left: async () => null,
+    leftSettled: async () => undefined,
   };
   try {
     await exporter.setDestinations({ plans: [plan], listeners: [], host });

@@ -71,6 +71,9 @@ async function start(trusted = [receiver.host, other.host], maxBytes = 1 << 30):
       records: past.filter(({ time }) => time < to),
       next: null,
     }),
+    settled: async () => undefined,
+    left: async () => null,
+    leftSettled: async () => undefined,
   };
   feeds = await startFeeds(settings, {
     http: operatorHttp(),
@@ -90,6 +93,7 @@ const planTo = (url: string, more: Partial<DestinationPlan> = {}): DestinationPl
   bodies: false,
   sample: 1,
   startAt: 0,
+  shared: false,
   version: '1',
   ...more,
 });

@@ -51,7 +51,7 @@ export class Destinations {
       ready: (record, text) => this.#route(record, text),
       most: MOST_ROUTED,
       idle: (began) => {
-        for (const runner of this.#runners.values()) runner.activate(began);
+        for (const runner of this.#runners.values()) runner.routed(began);
       },
       deliver: (batch) => this.#deliver(batch),
     });

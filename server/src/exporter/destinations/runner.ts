@@ -3,13 +3,21 @@ import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Log } from '../../kernel/log.ts';
+import type { FeedMark } from '../../store/log-tables.ts';
 import { sentFields, withoutFields } from '../../telemetry/destination-fields.ts';
 import { rowOf } from '../../telemetry/log-columns.ts';
-import type { DestinationHost, DestinationPlan, DestinationState, PastPage } from '../../telemetry/log-destination.ts';
+import type {
+  DestinationHost,
+  DestinationPlan,
+  DestinationState,
+  HandedOver,
+  PastPage,
+} from '../../telemetry/log-destination.ts';
 import { EXPORT_FIELD_IDS, type LogBodies } from '../../telemetry/log-export.ts';
 import { holds } from '../../telemetry/log-filter.ts';
 import type { LogRow } from '../../telemetry/log-query.ts';
 import type { LogRecord } from '../../telemetry/record.ts';
+import { nodeOfRun } from '../../telemetry/recorder.ts';
 import { type Delivery, Feed } from '../feed.ts';
 import { Outbox } from './outbox.ts';
 import { type Answer, type SendParts, sendBatch } from './send.ts';
@@ -27,6 +35,11 @@ interface Progress {
   /** The past was sent. */
   readonly filled: boolean;
   readonly deliveredAt: number | null;
+  /** As far as it is known, for other nodes. */
+  readonly mark?: FeedMark | null;
+  /** Requests that were sent in place of other nodes, and those of these that were refused. */
+  readonly forOthers?: number;
+  readonly refusedForOthers?: number;
 }
 
 /** Records of one call. Objects of S3 have all of their interval. */
@@ -50,6 +63,13 @@ const PAST_BYTES = 8 << 20;
 const LOOK_MS = 1_000;
 const MOST_WAIT_MS = 30_000;
 const BEGIN: Progress = { boundary: null, behind: null, filled: false, deliveredAt: null };
+/** How often it asks what nodes that are away have left. */
+const LEFT_MS = 15_000;
+/** Where each batch is noted for other nodes, small ones gather so long. */
+const GATHER_MS = 200;
+const GATHERED = 100;
+/** Runs of processes that a mark names. */
+const MOST_RUNS = 100;
 const TWO_32 = 2 ** 32;
 
 const endOf = ({ time, latency_ms: latency }: LogRecord): number => time + latency;
@@ -72,6 +92,13 @@ export class Runner {
   #closing = false;
   #pastFailures = 0;
   #cancel: () => void = () => undefined;
+  #cancelLeft: () => void = () => undefined;
+  #leftError: string | null = null;
+  /** All that was recorded before the first time was in the outbox at the second. */
+  #routed: { readonly before: number; readonly at: number } | null = null;
+  /** Of what came, so many may be of the past: their numbers say nothing of those before. Null: more are to come. */
+  #pastEnd: number | null = null;
+  #mark: FeedMark = { since: 0, runs: {} };
 
   private constructor(plan: DestinationPlan, parts: RunnerParts, dir: string, outbox: Outbox, progress: Progress) {
     this.#plan = plan;
@@ -107,17 +134,19 @@ export class Runner {
 
   get state(): DestinationState {
     const { sent, refused, lost, failure } = this.#feed.state;
+    const { forOthers = 0, refusedForOthers = 0 } = this.#progress;
     const now = this.#parts.clock.now();
     return {
       id: this.#plan.id,
-      delivered: sent,
-      failed: refused,
+      delivered: sent + forOthers,
+      failed: refused + refusedForOthers,
       lost,
       waiting: this.#left,
       deliveredAt: this.#progress.deliveredAt,
       lagMs: this.#trying === null ? 0 : Math.max(0, Math.round(now - this.#trying)),
-      error: failure,
+      error: failure ?? this.#leftError,
       backfilling: !this.#progress.filled,
+      mark: this.#plan.shared ? this.#markNow : null,
     };
   }
 
@@ -140,8 +169,15 @@ export class Runner {
     this.#feed.wake();
   }
 
+  /** Null: some of the past is not settled. */
+  get #markNow(): FeedMark | null {
+    const { sent, refused, lost } = this.#feed.state;
+    return this.#pastEnd !== null && sent + refused + lost >= this.#pastEnd ? this.#mark : null;
+  }
+
   /** All that was written before `began` has been seen: what comes from now on is not of the past. */
-  activate(began: number): void {
+  routed(began: number): void {
+    this.#routed = { before: began, at: this.#parts.clock.now() };
     if (this.#progress.boundary !== null) return;
     this.#progress = { ...this.#progress, boundary: began };
     this.#fillLater(SETTLED_MS);
@@ -189,6 +225,7 @@ export class Runner {
   async finish(): Promise<void> {
     this.#closing = true;
     this.#cancel();
+    this.#cancelLeft();
     await this.#work.catch(() => undefined);
     await this.#feed.finish();
     await this.#outbox.close();
@@ -206,8 +243,12 @@ export class Runner {
     await this.#feed.load();
     const { sent, refused, lost } = this.#feed.state;
     this.#come = sent + refused + lost + (await this.#feed.backlog());
+    const { filled, mark } = this.#progress;
+    this.#mark = mark ?? this.#mark;
+    if (filled) this.#pastEnd = mark == null ? this.#come : 0;
     if (this.#left > 0) this.#since = this.#parts.clock.now();
     await this.#feed.start();
+    this.#lookForLeft(LEFT_MS);
     if (this.#progress.boundary !== null && !this.#progress.filled) this.#fillLater(0);
   }
 
@@ -227,8 +268,10 @@ export class Runner {
       idleMs: kind === 's3' ? IDLE_S3_MS : IDLE_MS,
       mostBackoffMs: MOST_BACKOFF_MS,
       holds: () => this.#holds(),
-      idle: () => {
+      idle: (began) => {
         this.#since = null;
+        const routed = this.#routed;
+        if (routed !== null && routed.at < began) this.#mark = { ...this.#mark, since: routed.before };
       },
       deliver: (batch) => this.#deliver(batch),
     });
@@ -249,17 +292,47 @@ export class Runner {
     const result = await this.#send(batch);
     if (result.kind === 'later') return result;
     this.#trying = null;
-    if (result.kind === 'accepted') await this.#note({ deliveredAt: this.#parts.clock.now() });
+    this.#passed(batch);
+    if (result.kind === 'accepted' || this.#plan.shared) {
+      const deliveredAt = result.kind === 'accepted' ? this.#parts.clock.now() : this.#progress.deliveredAt;
+      await this.#note({ deliveredAt, mark: this.#markNow });
+    }
+    if (this.#plan.shared) await this.#tellOthers(batch.length);
     return result;
   }
 
-  async #send(batch: readonly LogRecord[]): Promise<Delivery> {
+  #passed(batch: readonly LogRecord[]): void {
+    if (!this.#plan.shared) return;
+    const runs = new Map(Object.entries(this.#mark.runs));
+    for (const { node, seq } of batch) {
+      if (nodeOfRun(node) === null) continue;
+      const before = runs.get(node) ?? 0;
+      runs.delete(node);
+      runs.set(node, Math.max(before, seq));
+    }
+    this.#mark = { ...this.#mark, runs: Object.fromEntries([...runs].slice(-MOST_RUNS)) };
+  }
+
+  /** Before the next batch: another node that sends in place of this one begins there. */
+  async #tellOthers(records: number): Promise<void> {
+    const { host, clock } = this.#parts;
+    // While the store is away nothing is sent: the rules of the next batch are not read either.
+    await host.settled(this.state).catch(() => undefined);
+    if (this.#closing || records >= GATHERED) return;
+    await new Promise<void>((resolve) => clock.after(GATHER_MS, resolve));
+  }
+
+  async #send(batch: readonly LogRecord[], own = true): Promise<Delivery> {
     const { target, id, organisationId, workspaceId } = this.#plan;
     if (this.#removed || target === null) return later('The destination is switched off.', null);
     const { host } = this.#parts;
     const terms = await host.terms(id).catch(() => undefined);
     if (terms === undefined) return later('The settings of the destination cannot be read right now.', null);
     if (terms === null) return later('The destination is switched off.', ASK_AGAIN_MS);
+    const all = batch;
+    const handedOver = own ? (terms.handedOver ?? null) : null;
+    batch = handedOver === null ? all : all.filter((record) => !isHandedOver(record, handedOver));
+    if (batch.length === 0) return { kind: 'accepted' };
     const denied = new Set(terms.denied);
     const bodies = await this.#bodiesOf(batch, denied);
     if (bodies === null) return later('The bodies of these requests cannot be read yet.', 1_000);
@@ -334,8 +407,51 @@ export class Runner {
       .filter((record) => endOf(record) < boundary && this.#wants(record, () => rowOf(record)))
       .map((record) => JSON.stringify(record));
     if (texts.length > 0) await this.append(texts);
+    if (page.next === null) this.#pastEnd = this.#come;
     await this.#note({ behind: page.next, filled: page.next === null });
     return page.next === null ? null : 0;
+  }
+
+  #lookForLeft(ms: number): void {
+    if (this.#closing) return;
+    const { log } = this.#parts;
+    this.#cancelLeft = this.#parts.clock.after(ms, () => {
+      this.#sendLeft()
+        .catch((error: unknown) => {
+          log.warn('what a node that is away has left for a log destination cannot be read', {
+            destination_id: this.#plan.id,
+            error: String(error),
+          });
+          return false;
+        })
+        .then((more) => this.#lookForLeft(more ? 0 : LEFT_MS));
+    });
+  }
+
+  /** Sends some of what a node that is away has left. Answers whether there may be more. */
+  async #sendLeft(): Promise<boolean> {
+    const { shared, target, id, bodies } = this.#plan;
+    if (!shared || target === null || this.#progress.boundary === null) return false;
+    const { host } = this.#parts;
+    const left = await host.left(id);
+    if (left === null) return false;
+    const wanted = left.records.filter((record) => this.#wants(record, () => rowOf(record)));
+    const most = bodies ? MOST_WITH_BODIES : MOST[target.kind];
+    for (let at = 0; at < wanted.length; at += most) {
+      const batch = wanted.slice(at, at + most);
+      const result = await this.#send(batch, false);
+      this.#leftError = result.kind === 'later' ? result.why : null;
+      if (result.kind === 'later' || this.#closing) return false;
+      const { forOthers = 0, refusedForOthers = 0 } = this.#progress;
+      if (result.kind === 'accepted') {
+        await this.#note({ deliveredAt: this.#parts.clock.now(), forOthers: forOthers + batch.length });
+      } else await this.#note({ refusedForOthers: refusedForOthers + batch.length });
+      const last = batch.at(-1);
+      const next = at + most < wanted.length && last !== undefined ? { time: last.time, id: last.id } : left.next;
+      await host.leftSettled(id, { node: left.node, next });
+    }
+    if (wanted.length === 0) await host.leftSettled(id, left);
+    return true;
   }
 
   #note(change: Partial<Progress>): Promise<void> {
@@ -354,6 +470,12 @@ export class Runner {
     this.#work = next.catch(() => undefined);
     return next;
   }
+}
+
+/** Others have sent it while this node was away. */
+function isHandedOver(record: LogRecord, { place, before }: HandedOver): boolean {
+  const { time, id } = record;
+  return endOf(record) < before && (time < place.time || (time === place.time && id <= place.id));
 }
 
 const later = (why: string, afterMs: number | null): Delivery => ({ kind: 'later', why, afterMs });

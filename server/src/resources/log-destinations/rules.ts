@@ -88,6 +88,7 @@ export async function planOf(
     bodies: row.bodies,
     sample: row.sample / SAMPLE_PARTS,
     startAt: row.start_at,
+    shared: false,
     version: `${row.last_updated_at} ${row.secrets}`,
   };
 }

@@ -28,7 +28,7 @@ export const logTail = action({
   method: 'GET',
   path: '/logs/tail',
   summary: 'Follow requests as they are recorded',
-  description: `Server-sent events. \`log\` is a request as \`GET /logs\` lists it, a second after it ended at the latest. Of one second at most ${MOST} are sent; \`dropped\` says how many more there were, null for an unknown number. \`error\` is the last event when the credential or its rights are gone, with the body of the refusal. Of several nodes, it follows the one that is asked. Filters are those of the list, without feedback, which comes later. A process serves 20 such answers, and 10 of them to one organisation; more are refused with 429.`,
+  description: `Server-sent events. \`log\` is a request as \`GET /logs\` lists it, a second after it ended at the latest. Of one second at most ${MOST} are sent; \`dropped\` says how many more there were, null for an unknown number. \`error\` is the last event when the credential or its rights are gone, with the body of the refusal. Of several nodes with one Redis it follows all: of each other node at most 50 requests a second, a second or two later. \`incomplete\` names nodes whose requests are missing from now on, null for all others, and an empty list when they come again. Filters are those of the list, without feedback, which comes later. A process serves 20 such answers, and 10 of them to one organisation; more are refused with 429.`,
   tag: 'Logs',
   auth: 'key_or_login',
   scopes: ['logs.list', 'logs.view'],
@@ -42,6 +42,7 @@ export const logTail = action({
     events: z.array(
       z.union([
         z.object({ event: z.literal('log'), data: listedLog }),
+        z.object({ event: z.literal('incomplete'), data: z.object({ nodes: z.array(z.string()).nullable() }) }),
         z.object({ event: z.literal('dropped'), data: z.object({ requests: z.int().nullable() }) }),
       ]),
     ),
@@ -67,6 +68,11 @@ export const logTail = action({
     return {
       events: [
         ...came.rows.map((row) => ({ event: 'log' as const, data: listedOf(row, names, reach.sight) })),
+        ...(came.incomplete === undefined
+          ? []
+          : [
+              { event: 'incomplete' as const, data: { nodes: came.incomplete === null ? null : [...came.incomplete] } },
+            ]),
         ...(came.left === 0 ? [] : [{ event: 'dropped' as const, data: { requests: came.left } }]),
       ],
       next: came.next,

@@ -27,6 +27,10 @@ export const LOG_DESTINATION_FEED = {
   delivered_at: null,
   error: null,
   last_updated_at: 1,
+  mark: null,
+  handed: null,
+  taken_by: null,
+  taken_until: null,
 } satisfies Partial<Row<'log_destination_feeds'>>;
 
 /** The same of one tenant. */

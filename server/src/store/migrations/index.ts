@@ -31,6 +31,7 @@ import { fedDestinations } from './0035-fed-destinations.ts';
 import { passkeys } from './0037-passkeys.ts';
 import { endedSignIns } from './0039-ended-sign-ins.ts';
 import { sessionsOfDevices } from './0041-sessions-of-devices.ts';
+import { handedOverDestinations } from './0044-handed-over-destinations.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
@@ -68,4 +69,5 @@ export const MIGRATIONS: readonly Migration[] = [
   passkeys,
   endedSignIns,
   sessionsOfDevices,
+  handedOverDestinations,
 ];

@@ -20,7 +20,8 @@ export class RedisFeed implements Feed {
     };
     client.on('ready', subscribe);
     if (client.status === 'ready') subscribe();
-    client.on('message', (_channel: string, text: string) => {
+    client.on('message', (channel: string, text: string) => {
+      if (channel !== CHANNEL) return;
       const seq = Number(text);
       if (!Number.isSafeInteger(seq) || seq < 0) return;
       for (const listener of this.#listeners) {

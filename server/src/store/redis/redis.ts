@@ -2,7 +2,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
-import type { Cache, Counters, Feed } from '../ports.ts';
+import type { Bus, Cache, Counters, Feed } from '../ports.ts';
+import { RedisBus } from './bus.ts';
 import { RedisCache } from './cache.ts';
 import { COMMAND_TIMEOUT_MS, Connection } from './connection.ts';
 import { RedisCounters } from './counters.ts';
@@ -12,6 +13,7 @@ export interface RedisStore extends Closable {
   readonly counters: Counters;
   readonly cache: Cache;
   readonly feed: Feed;
+  readonly bus: Bus;
   /** Throws SluiceError('unavailable') with place, cause and what to do while the server does not answer within a second. */
   ping(): Promise<void>;
 }
@@ -41,6 +43,7 @@ export async function openRedis({
     counters: new RedisCounters(commands, clock),
     cache: new RedisCache(commands),
     feed,
+    bus: new RedisBus(commands, subscriber, log),
     async ping() {
       await commands.client.ping().catch((error: Error) => {
         // The client's own error says only that it is not connected.
