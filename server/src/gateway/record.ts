@@ -1,4 +1,5 @@
 /** The maker of records: one head for every source, and what the source itself has to say. */
+import { withoutSecrets } from '../kernel/quoted.ts';
 import type { RecordDraft } from '../telemetry/recorder.ts';
 import { clientFacts } from './client-facts.ts';
 import type { LimitState } from './limit-state.ts';
@@ -68,12 +69,16 @@ export function headOf(request: RequestContext, outcome: Outcome, limits: LimitS
 
 const NO_ATTEMPTS: RecordDraft['attempts'] = [];
 
+const asItIs = (text: string): string => text;
+
 /** Fields have the order in which the log store finds the first seven without parsing. */
 export function recordOf(head: RecordHead, part: RecordPart): RecordDraft {
   const attempts = part.attempts ?? NO_ATTEMPTS;
   const whole = Math.round(head.latency_ms * 1000);
   const upstream = Math.min(whole, part.upstream_us ?? waited(attempts));
   const gateway = whole - upstream;
+  // People paste keys where the name of a model belongs. What goes well had a name, and need not be looked at.
+  const shown = head.status < 400 ? asItIs : withoutSecrets;
   return {
     id: head.id,
     time: head.time,
@@ -89,7 +94,7 @@ export function recordOf(head: RecordHead, part: RecordPart): RecordDraft {
     source: part.source ?? 'llm',
     operation: part.operation,
     method: part.method,
-    path: part.path,
+    path: shown(part.path),
     provider: part.provider ?? null,
     provider_slug: part.provider_slug ?? null,
     config_slug: part.config_slug ?? null,
@@ -100,8 +105,8 @@ export function recordOf(head: RecordHead, part: RecordPart): RecordDraft {
     option: part.option,
     retries: part.retries,
     fallback: part.fallback,
-    model_requested: part.model_requested ?? null,
-    model_sent: part.model_sent,
+    model_requested: part.model_requested == null ? null : shown(part.model_requested),
+    model_sent: part.model_sent === undefined ? undefined : shown(part.model_sent),
     model_answered: part.model_answered ?? null,
     stream: part.stream ?? false,
     status: head.status,

@@ -3,6 +3,7 @@
  * its own table, total over the kinds, that says status, code and body: `admin/errors.ts` and
  * `operations/dialects`. `detail` goes to the log under the request id and never to the caller.
  */
+import { withoutSecrets } from './quoted.ts';
 
 /**
  * Every kind of failure. Two kinds differ in what failed, not in who reads it: a new plane adds a table, and no kind.
@@ -126,7 +127,15 @@ export interface ErrorOptions {
   readonly errors?: readonly string[] | null;
 }
 
-/** The only error type that is thrown on purpose. `message` is for the caller and must say what to do. */
+const shownProblem = ({ param, message }: Problem): Problem => ({
+  param: param === null ? null : withoutSecrets(param),
+  message: withoutSecrets(message),
+});
+
+/**
+ * The only error type that is thrown on purpose. `message` is for the caller and must say what to do. It may repeat what
+ * the caller sent: what has the form of a credential is left out here, for every answer and every line of the log.
+ */
 export class SluiceError extends Error {
   readonly kind: ErrorKind;
   readonly param: string | null;
@@ -138,16 +147,16 @@ export class SluiceError extends Error {
   readonly problems: readonly Problem[] | null;
 
   constructor(kind: ErrorKind, message: string, options: ErrorOptions = {}) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    super(withoutSecrets(message), options.cause === undefined ? undefined : { cause: options.cause });
     this.name = 'SluiceError';
     this.kind = kind;
-    this.param = options.param ?? null;
+    this.param = options.param == null ? null : withoutSecrets(options.param);
     this.detail = options.detail;
     this.reason = options.reason ?? null;
     this.provider = options.provider ?? null;
     this.retryAfter = options.retryAfter ?? null;
-    this.errors = options.errors ?? null;
-    this.problems = options.problems ?? null;
+    this.errors = options.errors?.map(withoutSecrets) ?? null;
+    this.problems = options.problems?.map(shownProblem) ?? null;
   }
 
   /** The same failure in other words, or about another field. */

@@ -12,12 +12,43 @@ const SECRET_VALUES: readonly RegExp[] = [
   /\beyJ[\w-]{8,}/,
   /\b(?:bearer|basic)\s+[\w+/=.~-]{8,}/i,
   /\b(?:sk|pk|rk)[-_][\w-]{12,}/,
+  /\b(?:gsk_|hf_|r8_|xai-|pplx-|csk-|fw_|glpat-)[A-Za-z\d]{16,}|\bnvapi-[\w-]{16,}/,
   /\bA(?:KI|SI)A[A-Z0-9]{12,}/,
   /\bAIza[\w-]{20,}/,
   /\bgh[opsur]_\w{16,}|\bgithub_pat_\w{16,}/,
   /\bxox[a-z]-[\w-]{8,}/,
   /(?:secret|passw(?:or)?d|passphrase|token|api[-_ ]?key|access[-_ ]?key)["']?\s*[:=]\s*["']?[^\s"']{6,}/i,
 ];
+
+/** As `SECRET_VALUES`, but from begin to end, and so that sentences of ours (`slc_…`, `Basic authentication`) are none. */
+const SECRETS_IN_TEXT: readonly RegExp[] = [
+  /slc_[\w-]{8,}|\bslc1\.[\w+/=.-]{8,}/g,
+  /-----BEGIN [A-Z ]{0,20}(?:PRIVATE KEY|CERTIFICATE)-----[\s\\nr]{0,8}[\w+/]{16,}[\s\S]*/g,
+  /\beyJ[\w-]{8,}[\w.-]*/g,
+  // Names are shown with `?` for what is no printable character of a name.
+  /\b(?:bearer|basic)(?:[\s?+]|%20){1,4}(?=[a-z+/=.~_-]{0,64}\d)[\w+/=.~-]{8,}/gi,
+  /\b(?:sk|pk|rk)[-_][\w-]{12,}/g,
+  /\b(?:gsk_|hf_|r8_|xai-|pplx-|csk-|fw_|glpat-)[A-Za-z\d]{16,}|\bnvapi-[\w-]{16,}/g,
+  /\bA(?:KI|SI)A[A-Z0-9]{12,}|\bAIza[\w-]{20,}/g,
+  /\bgh[opsur]_\w{16,}|\bgithub_pat_\w{16,}|\bxox[a-z]-[\w-]{8,}/g,
+  // Many providers' keys are nothing but letters and digits; ids have a word before them, or dashes.
+  /(?<![\w-])(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{32,}(?![\w-])/gi,
+];
+
+/** Secrets by what is before them, which is shown. */
+const SECRETS_BEHIND: readonly RegExp[] = [
+  /((?:secret|passw(?:or)?d|passphrase|token|api[-_ ]?key|access[-_ ]?key)["']?\s{0,4}[:=]\s{0,4}["']?)(?=[a-z+/._-]{0,64}\d)[^\s"'<>()]{6,}/gi,
+  // Name and password in an address.
+  /(:\/\/)[^/?#\s@:]*:[^/?#\s@]+(?=@)/g,
+];
+
+/** A text for people or logs, with what has the form of a credential left out: 1 µs for each 100 characters. */
+export function withoutSecrets(text: string): string {
+  let shown = text;
+  for (const pattern of SECRETS_IN_TEXT) shown = shown.replace(pattern, '(not shown)');
+  for (const pattern of SECRETS_BEHIND) shown = shown.replace(pattern, '$1(not shown)');
+  return shown;
+}
 
 /** What stands before the host of an address. */
 const USER_OF_ADDRESS = /:\/\/([^/?#\s@]*)@/g;

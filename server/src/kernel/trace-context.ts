@@ -3,6 +3,7 @@
  * zeros. Callers may name a trace otherwise; the same name gives the same id everywhere.
  */
 import { createHash } from 'node:crypto';
+import { looksSecret } from './quoted.ts';
 
 const TRACE_DIGITS = 32;
 const SPAN_DIGITS = 16;
@@ -49,8 +50,8 @@ const TRACE_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 /** A line of text, without what changes how other text is shown. */
 const SPAN_NAME = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]{1,128}$/u;
 
-/** Whether a text may name a trace or a span. */
-export const isTraceId = (text: string): boolean => TRACE_ID.test(text);
+/** Whether a text may name a trace or a span; a credential names none. */
+export const isTraceId = (text: string): boolean => TRACE_ID.test(text) && !looksSecret(text);
 
 /** Whether a text may be the name of a span. */
 export const isSpanName = (text: string): boolean => SPAN_NAME.test(text);

@@ -1,5 +1,6 @@
 /** How SCIM says each failure (RFC 7644 §3.12): its own statuses, words and body, and none of the administration's. */
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
+import { withoutSecrets } from '../kernel/quoted.ts';
 
 /** Why a request of a directory is refused. Those that RFC 7644 names are `scimType` of the answer. */
 const REASONS = {
@@ -23,7 +24,7 @@ export class ScimError extends Error {
   readonly reason: ScimReason;
 
   constructor(reason: ScimReason, message: string) {
-    super(message);
+    super(withoutSecrets(message));
     this.name = 'ScimError';
     this.reason = reason;
   }

@@ -1,5 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
 import { Bound } from '../kernel/notes.ts';
+import { withoutSecrets } from '../kernel/quoted.ts';
 import { pretty } from './logger.ts';
 import type { RecordDraft } from './recorder.ts';
 
@@ -42,7 +43,10 @@ const MAX_TEXT = 200;
 const LINE_ENDS = /[\u007f-\u009f\u2028\u2029]/g;
 
 const text = (value: string): string =>
-  value.slice(0, MAX_TEXT).replace(LINE_ENDS, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  withoutSecrets(value.slice(0, MAX_TEXT)).replace(
+    LINE_ENDS,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 
 /**
  * One line for each request, in the format of the log and apart from its level. Lines of one turn of the event loop go out by

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../kernel/json.ts';
+import { withoutSecrets } from '../../kernel/quoted.ts';
 
 /** What the sandbox answers instead of a result: an error as a provider would word it. */
 export class Problem extends Error {
@@ -14,7 +15,7 @@ export class Problem extends Error {
     message: string,
     options: { type?: string; param?: string | null; code?: string | null; retryAfter?: number | null } = {},
   ) {
-    super(message);
+    super(withoutSecrets(message));
     this.name = 'Problem';
     this.status = status;
     this.type = options.type ?? 'invalid_request_error';
