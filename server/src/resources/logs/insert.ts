@@ -23,7 +23,9 @@ const NAMES: ReadonlySet<string> = new Set(['trace_id', 'span_id', 'span_name', 
 
 const json = z.unknown().refine((value) => value !== undefined, 'is required');
 const headers = z.record(z.string(), z.string()).optional();
-const id = text(MOST_CHARACTERS, 1).refine(isTraceId, 'must consist of letters, digits, . _ : and -, and be no credential').optional();
+const id = text(MOST_CHARACTERS, 1)
+  .refine(isTraceId, 'must consist of letters, digits, . _ : and -, and be no credential')
+  .optional();
 const name = text(MOST_CHARACTERS, 1)
   .refine(isSpanName, 'must be one line of text without control characters')
   .optional();
