@@ -21,5 +21,8 @@ const { enableCompileCache, flushCompileCache } = await import('node:module');
 enableCompileCache(process.env.NODE_COMPILE_CACHE);
 // A process that is killed would keep nothing.
 setTimeout(flushCompileCache, 15_000).unref();
-const { main } = await import('../src/main.ts');
+// Set by `start.mjs` alone: commands and tests run the sources.
+const built = process.argv[2] === 'serve' ? process.env.SLUICE_BUILT_MAIN : undefined;
+if (built !== undefined) (await import('./source-names.mjs')).nameSources();
+const { main } = await import(built ?? '../src/main.ts');
 await main(process.argv.slice(2));

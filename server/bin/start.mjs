@@ -1,16 +1,24 @@
-// `npm start`: makes the console current, then serves. A supervisor runs this file with node, so that its signals arrive here.
+// `npm start`: makes the console and the built server current, then serves. A supervisor runs this file with node, so that its signals arrive here.
 // An old Node.js goes straight to its refusal.
 if (Number(process.versions.node.split('.')[0]) >= 24) {
   const { withFewArenas } = await import('./few-arenas.mjs');
   withFewArenas();
-  const { fileURLToPath } = await import('node:url');
   const script = new URL('../../console/ensure-built.mjs', import.meta.url);
-  const { mayBeBuilt } = await import(script);
-  if (mayBeBuilt()) {
-    // In a process that ends: Vite would stay in this one's memory, 200 MB, for as long as the server runs.
-    const { spawnSync } = await import('node:child_process');
-    spawnSync(process.execPath, [fileURLToPath(script)], { stdio: 'inherit' });
+  const builder = new URL('built.mjs', import.meta.url);
+  const [{ mayBeBuilt }, { builtMain }] = await Promise.all([import(script), import(builder)]);
+  const wanted = [...(mayBeBuilt() ? [script] : []), ...(builtMain() === null ? [builder] : [])];
+  if (wanted.length > 0) {
+    // In processes that end: Vite would stay in this one's memory, 200 MB, for as long as the server runs.
+    const { spawn } = await import('node:child_process');
+    const { once } = await import('node:events');
+    const { fileURLToPath } = await import('node:url');
+    const build = (url) => once(spawn(process.execPath, [fileURLToPath(url)], { stdio: 'inherit' }), 'exit');
+    await Promise.all(wanted.map(build));
   }
+  const main = builtMain();
+  // The processes of several workers run what this one runs.
+  if (main === null) delete process.env.SLUICE_BUILT_MAIN;
+  else process.env.SLUICE_BUILT_MAIN = main;
 }
 
 // npm passes a signal to the shell it started, which ends at once without telling us, and npm ends with it. A new parent

@@ -477,7 +477,7 @@ function shownText(name: Name, text: string): string {
 const SERVICE_LINK = /^SLUICE_(?:SERVICE_(?:HOST|PORT)|PORT_\d+_(?:TCP|UDP|SCTP))/;
 /** Set by Sluice for its own processes and tests, and by the commands of the guides. */
 const OWN_VARIABLES =
-  /^SLUICE_(?:URL|URL_B|API_KEY|ADMIN_KEY|WORKSPACE|WORKER_INDEX|TESTS|LONG_TESTS|WRITE_[A-Z_]+|FUZZ_SEED)$/;
+  /^SLUICE_(?:URL|URL_B|API_KEY|ADMIN_KEY|WORKSPACE|WORKER_INDEX|BUILT_MAIN|TESTS|LONG_TESTS|WRITE_[A-Z_]+|FUZZ_SEED)$/;
 
 /** A line for each variable that looks like a setting and is none. Others may have set it, so it stops nothing. */
 export function unknownVariables(env: NodeJS.ProcessEnv = process.env): string[] {

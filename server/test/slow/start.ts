@@ -1,8 +1,8 @@
 /**
  * From the start of the process to the first `ready`, with many keys in the store, and what an idle server holds:
- * `npm run test:start -- [--keys 100000] [--rounds 5] [--store sqlite|postgres] [--warm 1500] [--cold 3000] [--idle 30] [--memory 150] [--speeds shown]`.
+ * `npm run test:start -- [--keys 100000] [--rounds 5] [--store sqlite|postgres] [--warm 1500] [--cold 3000] [--idle 30] [--memory 130] [--speeds shown]`.
  *
- * Real server processes, SQLite and a real PostgreSQL, to which the server connects as an account that owns the tables
+ * Real server processes as `npm start` runs them, SQLite and a real PostgreSQL, to which the server connects as an account that owns the tables
  * and nothing more. Starts are judged by the processor time of all their threads (milliseconds), which other work of the
  * machine changes least: `--warm` for the best of the rounds, `--cold` for one whose sources were never compiled before.
  * With `--speeds shown`, for machines of unknown speed, that is shown and not judged. In any case the start with many
@@ -20,7 +20,7 @@ import pg from 'pg';
 import { apiKeyRow, secretRow } from '../../src/store/conformance/rows.ts';
 import { SCHEMA, type TableName } from '../../src/store/schema.ts';
 import { startPostgres } from '../support/postgres-server.ts';
-import { killAll, readFirstRun, type ServerProcess, startProcess, stopProcess } from '../support/process.ts';
+import { killAll, readFirstRun, type ServerProcess, startBuilt, stopProcess } from '../support/process.ts';
 import { watchdog } from '../support/watchdog.ts';
 
 const { values } = parseArgs({
@@ -31,7 +31,7 @@ const { values } = parseArgs({
     warm: { type: 'string', default: '1500' },
     cold: { type: 'string', default: '3000' },
     idle: { type: 'string', default: '30' },
-    memory: { type: 'string', default: '150' },
+    memory: { type: 'string', default: '130' },
     speeds: { type: 'string', default: 'judged' },
   },
 });
@@ -117,7 +117,7 @@ for (const store of stores) {
     const stop = (server: ServerProcess) => stopProcess(server, 'SIGINT');
     const ready = async (more: Record<string, string> = {}) => {
       watch.progress();
-      const server = await startProcess(dir, { ...env, ...FLAGS, ...more });
+      const server = await startBuilt(dir, { ...env, ...FLAGS, ...more });
       const answer = await fetch(`${server.url}/readyz`);
       if (answer.status !== 200) throw new Error(`/readyz answered ${answer.status}`);
       return server;

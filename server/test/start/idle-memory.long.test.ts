@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, it, onTestFinished } from 'vitest';
-import { killAll, startProcess, stopProcess } from '../support/process.ts';
+import { killAll, startBuilt, stopProcess } from '../support/process.ts';
 
 afterAll(killAll);
 
-/** Megabytes. What holds them: the code of Node.js 58, objects and sources 44, the thread of the control store and others 35. */
-const MOST_IDLE = 148;
+/** Megabytes. What holds them: the code of Node.js 58, objects and sources 40, the thread of the control store and others 30. */
+const MOST_IDLE = 138;
 /** Until what a start asked of threads is done, and they have ended. */
 const WITHIN_S = 30;
 
@@ -18,8 +18,8 @@ it.runIf(process.platform === 'linux')(
     const dir = mkdtempSync(join(tmpdir(), 'sluice-idle-'));
     onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
     const flags = { NODE_OPTIONS: '--max-semi-space-size=8', NODE_COMPILE_CACHE: join(dir, 'compiled') };
-    await stopProcess(await startProcess(dir, flags), 'SIGINT');
-    const { child } = await startProcess(dir, flags);
+    await stopProcess(await startBuilt(dir, flags), 'SIGINT');
+    const { child } = await startBuilt(dir, flags);
     expect(readFileSync(`/proc/${child.pid}/environ`, 'utf8').split('\0')).toContain('MALLOC_ARENA_MAX=2');
     const held = () => {
       const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');

@@ -7,6 +7,7 @@ import { within } from './watchdog.ts';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const BIN = join(ROOT, 'server/bin/sluice.mjs');
+const START = join(ROOT, 'server/bin/start.mjs');
 
 export interface Ended {
   readonly code: number | null;
@@ -75,6 +76,11 @@ export function runCommand(
 /** Starts a server of its own on a free port and waits for its banner. */
 export async function startProcess(dataDir: string, env: Record<string, string> = {}): Promise<ServerProcess> {
   return listening(launch([BIN, 'serve'], settingsOf(dataDir, env), dataDir));
+}
+
+/** The same as `npm start` runs it: what was built from the sources, where it can be built. */
+export async function startBuilt(dataDir: string, env: Record<string, string> = {}): Promise<ServerProcess> {
+  return listening(launch([START], settingsOf(dataDir, env), dataDir));
 }
 
 /**
