@@ -73,12 +73,7 @@ function Frame() {
               <Logo />
             </span>
             <WorkspaceSwitcher />
-            <button
-              type="button"
-              className="search-button"
-              aria-label={t('Search or go to…')}
-              onClick={() => setDialog('palette')}
-            >
+            <button type="button" className="search-button" onClick={() => setDialog('palette')}>
               <Search size={16} aria-hidden="true" />
               <span>{t('Search or go to…')}</span>
               <span className="kbd">Ctrl K</span>

@@ -140,7 +140,7 @@ export function BarChart(props: {
             </div>
           </div>
           <div className="legend">
-            {series.map(({ id, label, tone }) => (
+            {(series.length > 1 ? series : []).map(({ id, label, tone }) => (
               <span key={id} className="legend-entry">
                 <svg width={12} height={12} aria-hidden="true">
                   <rect className={`fill ${tone}`} width={12} height={12} rx={2} />

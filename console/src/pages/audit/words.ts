@@ -24,6 +24,12 @@ const VERBS: Readonly<Record<string, string>> = {
   duplicate: 'duplicated',
 };
 
+const DEEDS: Readonly<Record<string, string>> = {
+  'auth.sign_in': 'signed in',
+  'auth.sign_out': 'signed out',
+  'auth.sign_in_failed': 'failed to sign in',
+};
+
 /** `created configs chat fallback`; refused calls say so. */
 export function deedOf(row: AuditRow): string {
   const verb = t(VERBS[row.action] ?? row.action);
@@ -31,6 +37,8 @@ export function deedOf(row: AuditRow): string {
     row.response_status_code >= 400
       ? ` (${t('refused with {status}', { status: String(row.response_status_code) })})`
       : '';
+  const deed = DEEDS[row.resource_type];
+  if (deed !== undefined) return t(deed);
   return `${verb} ${row.resource_type} ${nameOf(row) ?? ''}`.trim() + refused;
 }
 
