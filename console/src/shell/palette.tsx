@@ -7,7 +7,7 @@ import { setTheme } from '../app/theme.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { PAGES } from './pages.ts';
 import { useCan, useSession } from './session.tsx';
-import { useHref } from './url-state.ts';
+import { useHref, useListedWorkspace } from './url-state.ts';
 
 interface Entry {
   readonly id: string;
@@ -124,7 +124,7 @@ function useEntries(onHelp: () => void): Entry[] {
   const can = useCan();
   const keys = useApi(
     'GET /v1/api-keys',
-    { query: { page_size: 100 } },
+    { query: { page_size: 100, ...useListedWorkspace() } },
     { enabled: can('workspace_user_api_keys.list') },
   );
   const go = (path: string, own?: Record<string, string | null>) => () => navigate(href(path, own));

@@ -106,3 +106,15 @@ export function useReach(): { workspace_id: string } | { all_workspaces: true } 
   if (chosen === null && session.user.role !== 'member') return { all_workspaces: true };
   return one === null ? null : { workspace_id: one.id };
 }
+
+/**
+ * The workspace that lists of the organisation's objects are asked for: the chosen one; none for owners and admins who chose
+ * none, who see all; a member's first, because members have their rights in workspaces only.
+ */
+export function useListedWorkspace(): { workspace_id?: string } {
+  const { session } = useSession();
+  const chosen = useWorkspace();
+  const one = useOneWorkspace();
+  const found = session.user.role === 'member' ? one : chosen;
+  return found === null ? {} : { workspace_id: found.id };
+}

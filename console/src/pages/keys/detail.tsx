@@ -6,7 +6,7 @@ import { count, date, dateTime, zoneName } from '../../app/format.ts';
 import { t } from '../../app/i18n.ts';
 import { SecretLine } from '../../components/copy.tsx';
 import { useCan } from '../../shell/session.tsx';
-import { useHref, useZone } from '../../shell/url-state.ts';
+import { useHref, useListedWorkspace, useZone } from '../../shell/url-state.ts';
 import { AsCurl } from '../../ui/curl.tsx';
 import { Dialog } from '../../ui/dialog.tsx';
 import { faultsOf } from '../../ui/form.tsx';
@@ -19,7 +19,7 @@ const DAY_MS = 86_400_000;
 
 export function Page() {
   const { id = '' } = useParams<{ id: string }>();
-  const { data, error, refetch } = useApi('GET /v1/api-keys/{id}', { path: { id } });
+  const { data, error, refetch } = useApi('GET /v1/api-keys/{id}', { path: { id }, query: useListedWorkspace() });
   return (
     <>
       <p className="crumb">

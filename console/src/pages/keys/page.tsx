@@ -6,7 +6,7 @@ import { usePagedList } from '../../api/queries.ts';
 import { count, date } from '../../app/format.ts';
 import { t } from '../../app/i18n.ts';
 import { useCan } from '../../shell/session.tsx';
-import { useUrl, useWorkspace, useZone } from '../../shell/url-state.ts';
+import { useListedWorkspace, useUrl, useZone } from '../../shell/url-state.ts';
 import { AsCurl } from '../../ui/curl.tsx';
 import { FilterBar, useFilters } from '../../ui/filters.tsx';
 import { To } from '../../ui/link.tsx';
@@ -27,12 +27,12 @@ const FILTERS = [
 ];
 
 export function Page() {
-  const workspace = useWorkspace();
+  const listed = useListedWorkspace();
   const zone = useZone();
   const can = useCan();
   const { get, set } = useUrl();
   const { active, query: filter, clear } = useFilters(FILTERS);
-  const query = { ...filter, ...(workspace && { workspace_id: workspace.id }), page_size: PAGE };
+  const query = { ...filter, ...listed, page_size: PAGE };
   const { list, rows, total } = usePagedList<ApiKey, Operations['GET /v1/api-keys']['answer']>(
     ['GET /v1/api-keys', query],
     (page, signal) => answer('GET /v1/api-keys', { query: { ...query, current_page: page } }, { signal }),

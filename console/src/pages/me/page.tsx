@@ -6,7 +6,7 @@ import { t } from '../../app/i18n.ts';
 import { lettersOn, setLetters } from '../../shell/keyboard.tsx';
 import { useCan, useSession } from '../../shell/session.tsx';
 import { ThemePicker } from '../../shell/theme-picker.tsx';
-import { useRange, useReach } from '../../shell/url-state.ts';
+import { useListedWorkspace, useRange, useReach } from '../../shell/url-state.ts';
 import { To } from '../../ui/link.tsx';
 import { Card, Facts, PageHead } from '../../ui/page.tsx';
 import { RangePicker } from '../../ui/range.tsx';
@@ -128,13 +128,13 @@ function Behaviour() {
 }
 
 function Keys({ userId }: { userId: string }) {
-  const { data, error, refetch } = useApi('GET /v1/api-keys', { query: { page_size: 100 } });
+  const { data, error, refetch } = useApi('GET /v1/api-keys', { query: { page_size: 100, ...useListedWorkspace() } });
   const own = data?.data.filter(({ user_id }) => user_id === userId) ?? [];
   return (
     <Card title={t('My API keys')} id="my-keys">
       {error && <Failure error={error} onRetry={() => void refetch()} />}
       {!data && !error && <Loading what={t('your keys')} rows={2} />}
-      {data && own.length === 0 && <p className="muted">{t('You have no key of your own.')}</p>}
+      {data && own.length === 0 && <p className="muted">{t('You have no API key yet.')}</p>}
       <ul className="plain-list">
         {own.map((key) => (
           <li key={key.id} className="row wrap">

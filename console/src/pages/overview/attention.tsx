@@ -2,7 +2,7 @@ import { useApi } from '../../api/queries.ts';
 import { count, date, dollars, percent } from '../../app/format.ts';
 import { t } from '../../app/i18n.ts';
 import { useCan } from '../../shell/session.tsx';
-import { useZone } from '../../shell/url-state.ts';
+import { useListedWorkspace, useZone } from '../../shell/url-state.ts';
 import { To } from '../../ui/link.tsx';
 import { Badge, Card } from '../../ui/page.tsx';
 import { Failure, Loading } from '../../ui/states.tsx';
@@ -22,7 +22,7 @@ export function Attention({ workspaceId }: { workspaceId: string }) {
   );
   const keys = useApi(
     'GET /v1/api-keys',
-    { query: { page_size: 100 } },
+    { query: { page_size: 100, ...useListedWorkspace() } },
     { enabled: can('workspace_user_api_keys.list') },
   );
   const budgets = (policies.data?.data ?? []).flatMap((policy) =>

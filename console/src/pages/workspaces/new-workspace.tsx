@@ -8,14 +8,17 @@ import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Form } from '../../ui/form.tsx';
 import { PRESETS, scopesFor } from '../keys/presets.ts';
 
-/** A workspace with its people, its budget and its first key, on one screen. */
+/** A workspace with its providers, people, budget and first key, on one screen. */
 export function NewWorkspace({ onClose }: { onClose: () => void }) {
   const { session, refresh } = useSession();
   const [name, setName] = useState('');
   const [members, setMembers] = useState<readonly string[]>([]);
   const [budget, setBudget] = useState('');
+  const [shared, setShared] = useState<readonly string[]>([]);
   const [withKey, setWithKey] = useState(true);
   const people = useApi('GET /v1/admin/users', { query: { page_size: 100 } });
+  const accounts = useApi('GET /v1/integrations', { query: { type: 'organisation', page_size: 100 } });
+  const share = useWrite('PUT /v1/integrations/{slug}/workspaces');
   const workspace = useWrite('POST /v1/admin/workspaces');
   const key = useWrite('POST /v1/api-keys/{type}/{subType}');
   const body = {
@@ -25,6 +28,10 @@ export function NewWorkspace({ onClose }: { onClose: () => void }) {
   };
   const create = async () => {
     const made = workspace.data ?? (await workspace.mutateAsync({ body }));
+    for (const slug of shared) {
+      const own = [{ id: made.id, enabled: true, create_default_provider: true }];
+      await share.mutateAsync({ path: { slug }, body: { workspaces: own } });
+    }
     await refresh();
     const app = PRESETS[0];
     if (!withKey || !app) return onClose();
@@ -58,12 +65,28 @@ export function NewWorkspace({ onClose }: { onClose: () => void }) {
   };
   return (
     <Dialog title={t('New workspace')} onClose={onClose} wide>
-      <Form error={workspace.error ?? key.error} labels={labels} onSubmit={submit}>
+      <Form error={workspace.error ?? share.error ?? key.error} labels={labels} onSubmit={submit}>
         <Field name="name" label={t('Name')} help={t('The team or product that shares a budget.')}>
           {(control) => (
             <input {...control} type="text" value={name} onChange={(event) => setName(event.target.value)} />
           )}
         </Field>
+        <fieldset className="choices">
+          <legend>{t('Providers')}</legend>
+          {accounts.data?.data.length === 0 && <p className="muted">{t('The organisation shares no provider yet.')}</p>}
+          {(accounts.data?.data ?? []).map((one) => (
+            <label key={one.id} className="choice">
+              <input
+                type="checkbox"
+                checked={shared.includes(one.slug)}
+                onChange={(event) =>
+                  setShared(event.target.checked ? [...shared, one.slug] : shared.filter((slug) => slug !== one.slug))
+                }
+              />
+              <span translate="no">{one.name}</span>
+            </label>
+          ))}
+        </fieldset>
         <fieldset className="choices">
           <legend>{t('People')}</legend>
           {(people.data?.data ?? []).map((one) => (
@@ -100,7 +123,11 @@ export function NewWorkspace({ onClose }: { onClose: () => void }) {
           <span>{t('Make a first API key for its programs')}</span>
         </label>
         <div className="row wrap">
-          <button type="submit" className="button primary" aria-disabled={workspace.isPending || key.isPending}>
+          <button
+            type="submit"
+            className="button primary"
+            aria-disabled={workspace.isPending || share.isPending || key.isPending}
+          >
             {t('Create the workspace')}
           </button>
           <button type="button" className="button" onClick={onClose}>
