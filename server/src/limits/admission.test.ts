@@ -225,12 +225,12 @@ describe('without the shared counters', () => {
     return { counters, shared, state };
   }
 
-  function setup(nodes: number) {
+  function setup(nodes: number, log = silentLog) {
     const clock = new TestClock(START);
     const { counters, shared, state } = losable(clock);
     const node = () => {
       const share = { counters: memoryCounters({ clock }), nodes: { count: nodes } };
-      return createAdmission({ counters: shared, share, clock, log: silentLog });
+      return createAdmission({ counters: shared, share, clock, log });
     };
     return { clock, counters, state, node };
   }
@@ -288,6 +288,20 @@ describe('without the shared counters', () => {
     expect((await admission.admit('w', limited)).quota.requests).toMatchObject({ remaining: 999 });
     // Once for this request, and once to count those that were admitted meanwhile.
     expect(state.asked).toBe(3);
+  });
+
+  it('the log says once that the counters are lost, and once that they are back', async () => {
+    const lines: string[] = [];
+    const say = (line: string) => void lines.push(line);
+    const { clock, state, node } = setup(1, { ...silentLog, warn: say, info: say });
+    const admission = node();
+    const limited = [entity('key', 'k', rate('requests', 'rpd', 1_000))];
+    for (const away of [false, true, true, false, false]) {
+      state.away = away;
+      clock.jump(300);
+      await admitted(admission, limited, 2);
+    }
+    expect(lines).toEqual(['limits are counted on this node alone', 'limits are counted over all nodes again']);
   });
 
   it('requests that were admitted meanwhile are counted when the counters are back, once', async () => {

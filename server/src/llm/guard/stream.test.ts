@@ -220,6 +220,13 @@ describe('a stream that is held back', () => {
     expect(seen.sent.at(-1)).toEqual(DONE);
   });
 
+  it('of any length goes on: what was shown is held no more', async () => {
+    const event = JSON.stringify({ choices: [{ index: 0, delta: { content: 'all is well, ' } }] });
+    const large = Buffer.from(`data: ${event}${' '.repeat(1024 * 1024)}\n\n`);
+    const seen = await runThrough(without(['secret']), Array(20).fill(large), [1]);
+    expect([seen.ended, readOf(seen.sent)]).toEqual(['finished', ['all is well, '.repeat(20)]]);
+  });
+
   it('finds a word that comes after long silence of its choice', () => {
     const { gate, seen } = gated([without(['secret'])]);
     gate.push([chunk('it is sec', 1)]);
