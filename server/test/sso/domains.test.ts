@@ -58,13 +58,33 @@ it('a TXT record verifies a domain when the list is saved again; another text do
   expect([await verified(), records.asked]).toEqual([['acme.example'], []]);
 });
 
-it('a domain of another organisation is 409, verified or not, for its owner and for the operator', async () => {
+it('a domain that another organisation has verified is 409, for who has proof and for the operator', async () => {
+  expect((await save(['acme.example'], other.key)).status).toBe(200);
+  expect(await verified(other.key)).toEqual([]);
+  const [{ verification } = { verification: { value: '' } }] = await domains(other.key);
+  records.texts.set('_sluice.acme.example', [verification.value]);
   const taken = await save(['free.example', 'acme.example'], other.key);
   expect(taken).toMatchObject({ status: 409, body: { error: { param: 'auth_settings.allowed_domains[1].domain' } } });
-  expect(await domains(other.key)).toEqual([]);
   const told = await operate('PUT', `/${other.id}`, { verified_domains: ['other.example', 'ACME.example'] });
   expect(told).toMatchObject({ status: 409, body: { error: { param: 'verified_domains[1]' } } });
-  expect(await domains(other.key)).toEqual([]);
+  expect([await verified(other.key), await verified()]).toEqual([[], ['acme.example']]);
+});
+
+it('a domain that another organisation only lists is free: it goes to who can show it', async () => {
+  records.texts.clear();
+  expect((await save(['acme.example', 'claimed.example', 'told.example'], other.key)).status).toBe(200);
+  expect((await save(['acme.example', 'claimed.example', 'told.example'])).status).toBe(200);
+  const shown = (await domains()).find(({ domain }) => domain === 'claimed.example');
+  records.texts.set('_sluice.claimed.example', [String(shown?.verification.value)]);
+  for (const key of [other.key, undefined]) await save(['acme.example', 'claimed.example', 'told.example'], key);
+  const told = await operate('PUT', `/${server.first.organisation_id}`, { verified_domains: ['told.example'] });
+  expect(told.status).toBe(200);
+  expect([await verified(other.key), (await verified()).sort()]).toEqual([
+    [],
+    ['acme.example', 'claimed.example', 'told.example'],
+  ]);
+  await save(['acme.example']);
+  await save([], other.key);
 });
 
 it('the operator verifies domains, listed or not, and the audit log of the organisation says so', async () => {

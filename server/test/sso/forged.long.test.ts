@@ -1,6 +1,7 @@
 /** Answers of a provider, and returns of browsers, that were made up: each is refused, by a fixed word and an audit row. */
 import { SignJWT, UnsecuredJWT } from 'jose';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { scopesOf } from '../../src/auth/scopes.ts';
 import { type Case, type Claims, type FakeProvider, startFakeProvider } from '../support/fake-provider.ts';
 import { EMAIL, type SsoWorld, startSsoWorld } from '../support/sso-world.ts';
 
@@ -326,6 +327,41 @@ describe('whose account it is', () => {
     expect(await located(person('ivy', 'ivy@acme.example'))).toBe(refusedAs('no_account'));
     expect(await located(person('ivy-2', 'ivy@acme.example'))).toBe(refusedAs('no_account'));
     expect(await world.user('ivy@acme.example')).toBeUndefined();
+  });
+
+  it('above the role of who last set the provider is none: neither by subject nor by invite', async () => {
+    const invited = async (email: string) => {
+      const invite = { email, role: 'admin', workspaces: [] };
+      expect((await world.admin('POST', '/admin/users/invites', invite)).status).toBe(200);
+    };
+    await invited('vera@acme.example');
+    expect(await located(person('vera', 'vera@acme.example'))).toBe('/console/');
+    const scopes = ['organisation_settings.update', 'organisation_settings.read'];
+    const { body: key } = await world.admin('POST', '/api-keys/organisation/service', { name: 'settings', scopes });
+    const at = `/admin/organisation/sso-clients/${id}`;
+    const trusted = (by?: string) => world.admin('PUT', at, { client_id: fake.clientId }, by);
+    expect((await trusted(String(key.key))).status).toBe(200);
+    await invited('otto@acme.example');
+    for (const name of ['vera', 'otto']) {
+      expect(await located(person(name, `${name}@acme.example`))).toBe(refusedAs('no_account'));
+      expect(await reason()).toContain('somebody below it');
+    }
+    expect((await trusted()).status).toBe(200);
+    for (const name of ['vera', 'otto']) {
+      expect(await located(person(name, `${name}@acme.example`))).toBe('/console/');
+      expect(await world.user(`${name}@acme.example`)).toMatchObject({ role: 'admin' });
+    }
+  });
+
+  it('an invite counts only while its sender may still send it', async () => {
+    const scopes = [...scopesOf('organisation-service')];
+    const { body: key } = await world.admin('POST', '/api-keys/organisation/service', { name: 'inviter', scopes });
+    const invite = { email: 'paula@acme.example', role: 'admin', workspaces: [] };
+    expect((await world.admin('POST', '/admin/users/invites', invite, String(key.key))).status).toBe(200);
+    const less = { scopes: ['organisation_users.create'] };
+    expect((await world.admin('PUT', `/api-keys/${key.id}`, less)).status).toBe(200);
+    expect(await located(person('paula', 'paula@acme.example'))).toBe('/console/');
+    expect(await world.user('paula@acme.example')).toMatchObject({ role: 'member' });
   });
 
   it('makes none with disable_auto_provision_user, and lets those in who have one', async () => {

@@ -46,8 +46,8 @@ export interface GivenDomain {
 type DomainCall = Pick<Call<unknown, unknown, unknown>, 'tx' | 'clock'>;
 
 /**
- * Makes `given` the domains of the organisation. Throws 400 for a list that makes no sense, 409 for a domain of another
- * organisation.
+ * Makes `given` the domains of the organisation. Throws 400 for a list that makes no sense, 409 for a proven domain that another
+ * organisation has proven before. A domain that another one only lists is free: a claim alone must not keep its owner out.
  *
  * @param proven domains that are shown to be the organisation's, or all of them
  */
@@ -69,30 +69,23 @@ export async function storeDomains(
     }
     const row = before.get(domain);
     const isProven = proven === 'all' || proven.has(domain);
-    if (row !== undefined) {
-      const verified_at = row.verified_at ?? (isProven ? now : null);
-      await tx.update('organisation_domains', { domain }, { allow_subdomains, verified_at });
-      continue;
-    }
-    await addDomain(tx, {
-      organisation_id: tx.tenant.organisationId,
-      domain,
-      allow_subdomains,
-      token: base62(32),
-      verified_at: isProven ? now : null,
-      created_at: now,
-    }).catch((error: unknown) => {
+    const verified_at = row?.verified_at ?? (isProven ? now : null);
+    try {
+      if (row !== undefined) await tx.update('organisation_domains', { domain }, { allow_subdomains, verified_at });
+      else {
+        const fresh = { allow_subdomains, token: base62(32), verified_at, created_at: now };
+        await tx.insert('organisation_domains', { organisation_id: tx.tenant.organisationId, domain, ...fresh });
+      }
+    } catch (error) {
       if (!(error instanceof SluiceError) || error.kind !== 'conflict') throw error;
       throw taken(domain, `${param}.domain`);
-    });
+    }
   }
   for (const domain of before.keys()) if (!kept.has(domain)) await tx.remove('organisation_domains', { domain });
 }
 
 const taken = (domain: string, param: string) =>
   new SluiceError('conflict', `${domain} belongs to another organisation of this installation.`, { param });
-
-const addDomain = (tx: DomainCall['tx'], row: Domain): Promise<void> => tx.insert('organisation_domains', row);
 
 /** `co.uk` and the like. */
 const isSuffix = (domain: string): boolean => {
@@ -110,15 +103,15 @@ export async function verifyDomains(
   organisationId: string,
   given: readonly string[],
 ): Promise<string[]> {
-  const rows = new Map(
-    (await tx.list('organisation_domains', { where: { domain: { in: given } } })).map((row) => [row.domain, row]),
-  );
+  const all = await tx.list('organisation_domains', { where: { domain: { in: given } } });
+  const rows = new Map(all.filter((row) => row.organisation_id === organisationId).map((row) => [row.domain, row]));
+  const others = all.filter((row) => row.organisation_id !== organisationId && row.verified_at !== null);
   const now = clock.now();
   for (const [index, domain] of given.entries()) {
     const param = `verified_domains[${index}]`;
     const row = rows.get(domain);
     if (isSuffix(domain)) throw refuse(param, 'is a suffix below which domains of others are registered');
-    if (row !== undefined && row.organisation_id !== organisationId) throw taken(domain, param);
+    if (others.some((other) => other.domain === domain)) throw taken(domain, param);
     if (row?.verified_at != null) continue;
     const own = { organisation_id: organisationId, domain };
     if (row !== undefined) await tx.update('organisation_domains', own, { verified_at: now });

@@ -32,6 +32,7 @@ import { passkeys } from './0037-passkeys.ts';
 import { endedSignIns } from './0039-ended-sign-ins.ts';
 import { sessionsOfDevices } from './0041-sessions-of-devices.ts';
 import { handedOverDestinations } from './0044-handed-over-destinations.ts';
+import { verifiedDomains } from './0045-verified-domains.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
@@ -70,4 +71,5 @@ export const MIGRATIONS: readonly Migration[] = [
   endedSignIns,
   sessionsOfDevices,
   handedOverDestinations,
+  verifiedDomains,
 ];
