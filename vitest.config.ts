@@ -16,9 +16,8 @@ const exclude = ['**/node_modules/**', 'server/test/slow/**', ...(set === undefi
  */
 const CHANGES_PROCESS =
   /^\/\/ Own process: |\bvi\.(?:mock|doMock|resetModules|stubEnv|stubGlobal|useFakeTimers|spyOn)\b|\bprocess\.(?:env\.\w+ = |memoryUsage|exitCode|chdir)|\bregisterHooks\b|\bglobalThis\.\w+ = /m;
-/** Suites that cross areas start servers, count what a process holds and add to its tables: they keep their own, as long ones do. */
 const isAlone = (file: string) =>
-  file.endsWith('.long.test.ts') || !file.startsWith('server/src/') || CHANGES_PROCESS.test(readFileSync(file, 'utf8'));
+  file.endsWith('.long.test.ts') || !file.startsWith('server/') || CHANGES_PROCESS.test(readFileSync(file, 'utf8'));
 const alone = globSync(include, { exclude: ['**/node_modules/**'] }).filter(isAlone);
 
 const common = {
@@ -33,8 +32,8 @@ const common = {
 
 export default defineConfig({
   test: {
-    // Files beside the sources share the processes that run them, and the modules loaded there: to load those anew for
-    // each file takes as long as their tests.
+    // Short files of the server share the processes that run them, and the modules loaded there: to load those anew for
+    // each file takes as long as its tests.
     projects: [
       { test: { ...common, name: 'shared', isolate: false, include, exclude: [...exclude, ...alone] } },
       { test: { ...common, name: 'alone', include: alone, exclude } },

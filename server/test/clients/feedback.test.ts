@@ -1,3 +1,4 @@
+// Own process: records must be found a moment later, whatever other files have left running.
 /** Feedback as applications give it, through a whole server: with the official client, and by guardrails. */
 import { Portkey } from 'portkey-ai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

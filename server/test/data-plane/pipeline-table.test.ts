@@ -1,3 +1,4 @@
+// Own process: servers of other tests add a step to the one table of the process.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { TABLE } from '../../src/llm/pipeline.ts';

@@ -1,3 +1,4 @@
+// Own process: the steps of the one table of the process are wrapped.
 /**
  * What requests go through, beside the table on the architecture page: the steps of the table are wrapped, which costs a
  * server nothing that does not run this file.

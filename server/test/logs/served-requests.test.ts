@@ -1,3 +1,4 @@
+// Own process: records must be found a moment later, whatever other files have left running.
 /** A whole server: what it served is what its list, its records, its decisions and its graphs say, and the keeper's death changes none of it. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { LogKeeper } from '../../src/keeper/log-keeper.ts';

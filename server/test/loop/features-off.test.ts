@@ -1,3 +1,4 @@
+// Own process: V8 counts the calls of every function in it.
 /**
  * A feature that is off costs nothing: no function of it is called for a request, as V8 counts calls, also beside configs
  * that have everything on.
