@@ -46,9 +46,11 @@ import { Services } from '../resources/services.ts';
 import { registerScim, SCIM_REQUESTS_PER_MINUTE } from '../scim/routes.ts';
 import { memoryCounters } from '../store/memory/counters.ts';
 import type { StoredRecords } from '../store/ports.ts';
+import type { DestinationHost } from '../telemetry/log-destination.ts';
 import { storedRecords } from '../telemetry/stored-records.ts';
 import type { Common } from './common.ts';
 import type { Gateway } from './data-plane.ts';
+import { parquetOf } from './exporter.ts';
 import type { Front } from './front.ts';
 import type { Kept } from './runtime.ts';
 import type { Shared } from './shared.ts';
@@ -248,7 +250,8 @@ function servicesOf(
     .provide(DESTINATION_TRIALS, {
       run: async (...asked) => {
         const { trySample } = await import('../exporter/destinations/sample.ts');
-        return trySample(...asked, { fetcher, clock, version });
+        const parquet: DestinationHost['parquet'] = (...of) => parquetOf(spools, ...of);
+        return trySample(...asked, { fetcher, clock, version, parquet });
       },
     })
     .provide(ERASURES, {

@@ -6,6 +6,8 @@ import { Exporter } from '../exporter/exporter.ts';
 import type { CollectorSettings } from '../exporter/messages.ts';
 import { removeOutgoing } from '../exporter/spool.ts';
 import { LogDestinations } from '../jobs/log-destinations.ts';
+import type { WrittenFile } from '../keeper/exports.ts';
+import type { DestinationHost } from '../telemetry/log-destination.ts';
 import type { FamilyValues } from '../telemetry/metrics/family-values.ts';
 import type { Common } from './common.ts';
 import type { Front } from './front.ts';
@@ -58,6 +60,11 @@ interface FedParts {
   readonly exporter: Exporter | null;
 }
 
+/** Made by the keeper of this machine. */
+export async function parquetOf({ logs }: Pick<Spools, 'logs'>, ...asked: Parameters<DestinationHost['parquet']>) {
+  return ((await logs.keeper.ask('ofLines', ...asked)) as WrittenFile).path;
+}
+
 /** Feeds the log destinations of tenants with the records of this machine, in the process that has its keeper. Null in the others. */
 export async function feedDestinations(common: Common, parts: FedParts): Promise<LogDestinations | null> {
   const { config, clock, log, lifecycle } = common;
@@ -75,6 +82,7 @@ export async function feedDestinations(common: Common, parts: FedParts): Promise
     },
     records: spools.logs.keeper,
     bodies: spools.logs.bodies,
+    parquet: (...asked) => parquetOf(spools, ...asked),
     days: { logs: config.logDays, bodies: config.bodiesDays },
     origin: () => front.publicUrl().replace(/\/+$/, ''),
     clock,

@@ -74,6 +74,10 @@ function readNumbers({ clock, lifecycle, metrics }: Common, { spools, front, gat
   metrics.read('sluice_destination_failed_total', () => destinations(({ failed }) => failed));
   metrics.read('sluice_destination_lost_total', () => destinations(({ lost }) => lost));
   metrics.read('sluice_destination_waiting', () => destinations(({ waiting }) => waiting));
+  metrics.read(
+    'sluice_destination_lag_seconds',
+    () => Math.max(0, ...(exporter?.destinations ?? []).map(({ lagMs }) => lagMs)) / 1_000,
+  );
   metrics.read('sluice_destination_failing', () => destinations(({ error }) => Number(error !== null)));
   const started = (clock.now() - process.uptime() * 1_000) / 1_000;
   metrics.read('process_start_time_seconds', () => started);

@@ -183,6 +183,7 @@ export class Exporter implements Closable {
         terms: (id: string) => this.#host().terms(id),
         bodies: (...asked: Parameters<DestinationHost['bodies']>) => this.#host().bodies(...asked),
         past: (...asked: Parameters<DestinationHost['past']>) => this.#host().past(...asked),
+        parquet: (...asked: Parameters<DestinationHost['parquet']>) => this.#host().parquet(...asked),
         settled: (state: DestinationState) => this.#host().settled(state),
         left: (id: string) => this.#host().left(id),
         leftSettled: (...asked: Parameters<DestinationHost['leftSettled']>) => this.#host().leftSettled(...asked),

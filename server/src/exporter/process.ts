@@ -36,6 +36,7 @@ const host: DestinationHost = {
   terms: (id) => channel.call('terms', id) as ReturnType<DestinationHost['terms']>,
   bodies: (...asked) => channel.call('bodies', ...asked) as ReturnType<DestinationHost['bodies']>,
   past: (...asked) => channel.call('past', ...asked) as ReturnType<DestinationHost['past']>,
+  parquet: (...asked) => channel.call('parquet', ...asked) as ReturnType<DestinationHost['parquet']>,
   settled: async (state) => void (await channel.call('settled', state)),
   left: (id) => channel.call('left', id) as ReturnType<DestinationHost['left']>,
   leftSettled: async (...asked) => void (await channel.call('leftSettled', ...asked)),

@@ -43,6 +43,8 @@ export interface DestinationParts {
   /** The records of this machine. */
   readonly records: Pick<LogStore, 'page'>;
   readonly bodies: Pick<BodyReader, 'find'>;
+  /** By the keeper of this machine. */
+  readonly parquet: DestinationHost['parquet'];
   /** Days that records and bodies stay; 0: all. */
   readonly days: { readonly logs: number; readonly bodies: number };
   /** What paths of requests are behind. */
@@ -165,6 +167,10 @@ export class LogDestinations implements Closable, DestinationHost {
     const { records, next } = await storedPage(this.#parts, plan, { from: plan.startAt, to, behind });
     // Each node sends what it has served, whatever else it can read.
     return { records: records.filter(({ node }) => (nodeOfRun(node) ?? nodeId) === nodeId), next };
+  }
+
+  parquet(...asked: Parameters<DestinationHost['parquet']>): Promise<string> {
+    return this.#parts.parquet(...asked);
   }
 
   async settled(state: DestinationState): Promise<void> {

@@ -79,6 +79,11 @@ export class LogExports {
     return this.#counted(() => this.#parquet(`SELECT * FROM read_parquet([${from}])`));
   }
 
+  /** A Parquet file of a file with JSON lines, each an object. `columns`: names and types. */
+  ofLines(path: string, columns: readonly (readonly [string, string])[]): Promise<WrittenFile> {
+    return this.#counted(() => this.#parquet(rowsIn(path, columns)));
+  }
+
   async #counted<T>(work: () => Promise<T>): Promise<T> {
     this.#running++;
     try {
@@ -97,8 +102,7 @@ export class LogExports {
       connection = await connect();
       const written = await this.#lines(connection, pinned, selection, plan);
       if (plan.format !== 'parquet') return written;
-      const columns = parquetColumns(plan.fields).map(([name, type]) => `${literal(name)}: ${literal(type)}`);
-      const rows = `SELECT * FROM read_json(${literal(written.path)}, format = 'newline_delimited', columns = {${columns.join(', ')}}, maximum_object_size = 67108864)`;
+      const rows = rowsIn(written.path, parquetColumns(plan.fields));
       const file = await this.#parquet(rows).finally(() => unlink(written.path));
       return { ...written, ...file };
     } finally {
@@ -220,6 +224,11 @@ export class LogExports {
     const { dir, newId, ending } = this.#parts;
     return join(dir, newId() + ending);
   }
+}
+
+function rowsIn(path: string, columns: readonly (readonly [string, string])[]): string {
+  const types = columns.map(([name, type]) => `${literal(name)}: ${literal(type)}`).join(', ');
+  return `SELECT * FROM read_json(${literal(path)}, format = 'newline_delimited', columns = {${types}}, maximum_object_size = 67108864)`;
 }
 
 /** A file that is written from its begin to its end. */

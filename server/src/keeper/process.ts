@@ -161,6 +161,7 @@ async function main(): Promise<void> {
     search: used(search.search.bind(search)),
     part: used(exports.part.bind(exports)),
     join: used(exports.join.bind(exports)),
+    ofLines: used(exports.ofLines.bind(exports)),
     flush: used(async () => {
       await keeper.flush();
       await bodies.flush();

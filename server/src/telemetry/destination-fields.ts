@@ -3,7 +3,15 @@
  * without what its organisation has denied. A denied field takes with it whatever else says the same.
  */
 import { LOG_COLUMNS, rowOf } from './log-columns.ts';
-import { EXPORT_FIELD_IDS, type ExportFieldId, type ExportValue, exportValue, type LogBodies } from './log-export.ts';
+import {
+  EXPORT_FIELD_IDS,
+  type ExportFieldId,
+  type ExportValue,
+  exportValue,
+  type LogBodies,
+  TYPES as PARQUET_TYPES,
+  parquetColumns,
+} from './log-export.ts';
 import type { AttemptRecord, LogRecord } from './record.ts';
 
 /** Columns that destinations may have beside the fields of exports. */
@@ -177,4 +185,12 @@ export function destinationObject(
       return [field, TYPES.get(field) === 'json' && typeof value === 'string' ? JSON.parse(value) : value];
     }),
   );
+}
+
+/** Names and types of the columns of a Parquet file of these fields. Texts of JSON are texts. */
+export function destinationColumns(fields: readonly DestinationField[]): readonly (readonly [string, string])[] {
+  return fields.map((name) => {
+    const [column] = EXPORTED.has(name) ? parquetColumns([name as ExportFieldId]) : [];
+    return column ?? [name, PARQUET_TYPES[TYPES.get(name) ?? 'text']];
+  });
 }

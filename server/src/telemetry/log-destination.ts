@@ -36,6 +36,8 @@ export interface S3Target {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
   readonly sessionToken: string | null;
+  readonly format: 'jsonl' | 'parquet';
+  /** Of lines. Columns are compressed by zstd. */
   readonly compression: 'gzip' | 'zstd';
   readonly partition: 'day' | 'hour';
   /** An object has the records of so many seconds. */
@@ -110,8 +112,10 @@ export interface DestinationHost {
   ): Promise<{ readonly found: ReadonlyMap<string, LogBodies>; readonly pending: boolean }>;
   /** Stored records of this node from the destination's `startAt` before `to`, behind a place. Rejects while they cannot be read. */
   past(id: string, to: number, behind: PastPage['next']): Promise<PastPage>;
-  /** Notes how far it came, so that another node begins there. Asked where other nodes read the records of this one, as the next two. */
+  /** Notes how far it came, so that another node begins there. Asked where other nodes read the records of this one, as the last two. */
   settled(state: DestinationState): Promise<void>;
+  /** Makes a Parquet file of one with JSON lines on this machine; answers its path. Both are removed by the process that asked. Rejects while that cannot be done. */
+  parquet(lines: string, columns: readonly (readonly [string, string])[]): Promise<string>;
   /** What a node that is away has left for this destination, which this node sends then; null: nothing. Rejects while it cannot be read. */
   left(id: string): Promise<LeftRecords | null>;
   /** All of it was accepted or refused. */

@@ -60,7 +60,8 @@ interface Field {
 }
 
 const MICROS_PER_CENT = 10_000;
-const TYPES = {
+/** Types of Parquet. */
+export const TYPES = {
   text: 'VARCHAR',
   integer: 'BIGINT',
   boolean: 'BOOLEAN',

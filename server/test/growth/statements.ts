@@ -233,6 +233,7 @@ async function work(matrix: Matrix, during: (by: string) => void): Promise<void>
         process: { feed: async () => undefined, states: async () => [state] },
         records: new NaiveLogStore(),
         bodies: { find: async () => null },
+        parquet: async () => '',
         days: { logs: 30, bodies: 14 },
         origin: () => '',
         nodeId: 'node',

@@ -36,7 +36,7 @@ const SERIES = new Map<string, FamilyName>(
   ),
 );
 /** Functions and words of the query language that the dashboard uses. */
-const WORDS = new Set(['sum', 'min', 'by', 'rate', 'increase', 'histogram_quantile', 'time', 'label_values']);
+const WORDS = new Set(['sum', 'min', 'max', 'by', 'rate', 'increase', 'histogram_quantile', 'time', 'label_values']);
 /** Labels that Prometheus itself adds. */
 const ADDED = ['job', 'instance'];
 

@@ -14,6 +14,8 @@ export interface LogReceiver {
   tries: number;
   /** What comes next is answered so; null: 200. */
   refuse: { readonly status: number; readonly headers?: Record<string, string>; readonly body?: string } | null;
+  /** Calls are taken and answered nothing. */
+  hang: boolean;
   /** Called with each batch that is taken, before it is answered; false: the connection is cut in place of an answer. */
   taken: (() => boolean) | null;
   /** Receivers know it by `whsec_…`; null: signatures are not looked at. */
@@ -30,6 +32,7 @@ export async function startLogReceiver(): Promise<LogReceiver> {
     request.on('end', () => {
       receiver.tries += 1;
       const { refuse } = receiver;
+      if (receiver.hang) return;
       if (refuse !== null) {
         response.writeHead(refuse.status, refuse.headers);
         response.end(refuse.body);
@@ -53,6 +56,7 @@ export async function startLogReceiver(): Promise<LogReceiver> {
     calls: [],
     tries: 0,
     refuse: null,
+    hang: false,
     taken: null,
     secret: null,
     records: () => receiver.calls.flatMap(({ text }) => JSON.parse(text).data.records as Record<string, unknown>[]),

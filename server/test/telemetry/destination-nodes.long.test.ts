@@ -162,6 +162,7 @@ it('send again what was taken when their process was killed before it could note
     bodies: async () => ({ found: new Map(), pending: false }),
     past: async () => ({ records: [], next: null }),
     settled: async () => undefined,
+    parquet: async () => '',
     left: async () => null,
     leftSettled: async () => undefined,
   };

@@ -1,6 +1,11 @@
 /** Log destinations of a whole server: what arrives where, and what does not. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openEngine, rowsOf } from '../../src/keeper/engine.ts';
+import { DESTINATION_FIELDS } from '../../src/telemetry/destination-fields.ts';
 import { eventually } from '../support/budgets.ts';
 import { filesWith } from '../support/kept-bodies.ts';
 import { type LogReceiver, startLogReceiver } from '../support/log-receiver.ts';
@@ -70,7 +75,7 @@ const remove = async (id: string) => {
 };
 const idsAt = (of: LogReceiver) => of.records().map(({ id }) => id);
 
-describe('a log destination', { timeout: 20_000 }, () => {
+describe('a log destination', { timeout: 120_000 }, () => {
   it('of the kind webhook gets each request once, signed, and says so', async () => {
     const signing = await server.admin('POST', '/admin/organisation/webhook-secret', {});
     receiver.secret = String(signing.body.secret);
@@ -153,6 +158,53 @@ describe('a log destination', { timeout: 20_000 }, () => {
     expect(bucket.faults).toEqual([]);
     const shown = await read(id);
     expect(JSON.stringify(shown)).not.toContain(S3_KEYS.secretAccessKey);
+    await remove(id);
+  });
+
+  it('of the kind S3 gets Parquet with a column of its type for each field, where it asks for that', async () => {
+    const s3 = {
+      ...{ bucket: 'records', region: S3_REGION, endpoint: bucket.url, prefix: 'columns', interval_seconds: 5 },
+      ...{ access_key_id: S3_KEYS.accessKeyId, secret_access_key: S3_KEYS.secretAccessKey, format: 'parquet' },
+    };
+    const both = { name: 'x', kind: 's3', workspace_id: server.first.workspace_id, s3: { ...s3, compression: 'gzip' } };
+    const refused = await server.admin('POST', '/log-destinations', both);
+    expect([refused.status, JSON.stringify(refused.body)]).toEqual([400, expect.stringContaining('s3.compression')]);
+    const id = await make({ kind: 's3', s3, bodies: true });
+    const tried = await server.admin('POST', `/log-destinations/${id}/test`, {});
+    expect(tried.body).toMatchObject({ delivered: true, status: 200 });
+    const metadata = { 'x-gateway-metadata': JSON.stringify({ team: "o'neil" }) };
+    const sent = [await ask('one', metadata), await ask('two')];
+    const keys = await until(
+      () => bucket.keys('records').filter((key) => key.startsWith('columns/')),
+      (found) => found.length > 1,
+    );
+    expect(keys[0]).toMatch(/^columns\/date=\d{4}-\d\d-\d\d\/hour=\d\d\/\d{8}T\d{6}Z-[0-9a-f]{32}\.parquet$/);
+    const dir = await mkdtemp(join(tmpdir(), 'sluice-parquet-'));
+    const engine = await openEngine({ memory: '128MB', threads: 1, temporary: join(dir, 'spill') });
+    try {
+      for (const [at, key] of keys.entries()) {
+        await writeFile(join(dir, `${at}.parquet`), (await bucket.read('records', key)) ?? '');
+      }
+      const connection = await engine.connect();
+      // The sample has no bodies.
+      const files = `read_parquet('${dir}/*.parquet', union_by_name = true)`;
+      const columns = await rowsOf(connection, { sql: `DESCRIBE SELECT * FROM ${files}`, values: [] });
+      const types = Object.fromEntries(columns.map((one) => [one.column_name, one.column_type]));
+      expect(types).toMatchObject({
+        ...{ id: 'VARCHAR', created_at: 'TIMESTAMP WITH TIME ZONE', total_units: 'BIGINT', cost: 'DOUBLE' },
+        ...{ is_success: 'BOOLEAN', metadata: 'MAP(VARCHAR, VARCHAR)', request: 'VARCHAR', attempts: 'VARCHAR' },
+      });
+      expect(Object.keys(types).sort()).toEqual([...DESTINATION_FIELDS].sort());
+      const sql = `SELECT id, total_units AS units, metadata['team'] AS team, request->'$.messages[0].content' AS text FROM ${files} WHERE source = 'llm' ORDER BY id`;
+      expect(await rowsOf(connection, { sql, values: [] })).toEqual([
+        { id: sent[0], units: 12, team: "o'neil", text: '"one"' },
+        { id: sent[1], units: 12, team: null, text: '"two"' },
+      ]);
+      connection.closeSync();
+    } finally {
+      engine.closeSync();
+      await rm(dir, { recursive: true });
+    }
     await remove(id);
   });
 

@@ -25,6 +25,7 @@ let other: LogReceiver;
 let fetcher: Fetcher;
 let feeds: Feeds;
 let denied: string[];
+let secrets: Uint8Array[];
 let past: LogRecord[];
 let seq = 0;
 const lines: LogFields[] = [];
@@ -35,6 +36,7 @@ beforeEach(async () => {
   [receiver, other] = await Promise.all([startLogReceiver(), startLogReceiver()]);
   journal = await openJournal({ dir: join(dir, 'spool', 'journal'), clock: systemClock, log: silentLog });
   denied = [];
+  secrets = [];
   past = [];
   lines.length = 0;
   await start();
@@ -65,13 +67,14 @@ async function start(trusted = [receiver.host, other.host], maxBytes = 1 << 30):
     destinations: { trustedHosts: trusted, keepMs: 0 },
   };
   const host = {
-    terms: async () => ({ denied, secrets: [], origin: 'https://sluice.example' }),
+    terms: async () => ({ denied, secrets, origin: 'https://sluice.example' }),
     bodies: async () => ({ found: new Map(), pending: false }),
     past: async (_id: string, to: number): Promise<PastPage> => ({
       records: past.filter(({ time }) => time < to),
       next: null,
     }),
     settled: async () => undefined,
+    parquet: async () => '',
     left: async () => null,
     leftSettled: async () => undefined,
   };
@@ -221,6 +224,63 @@ describe('log destinations', () => {
     await write(4);
     await until(() => stateOf()?.failed === 6);
     expect(receiver.tries - before).toBe(7);
+  });
+
+  it('that take a call and answer nothing are asked again after ten seconds, and hold up no other', async () => {
+    await feeds.destinations([planTo(receiver.url), planTo(other.url)]);
+    await active();
+    receiver.hang = true;
+    const sent = await write(3);
+    await until(() => stateOf(0)?.error === 'No answer within 10 seconds.');
+    expect(stateOf(1)).toMatchObject({ delivered: 3, waiting: 0 });
+    receiver.hang = false;
+    await until(() => stateOf(0)?.delivered === 3);
+    expect(idsAt(receiver).sort()).toEqual(sent.sort());
+  });
+
+  it('that cut the connection in place of an answer get the same batch with the same id again', async () => {
+    await feeds.destinations([planTo(receiver.url)]);
+    await active();
+    receiver.taken = () => {
+      receiver.taken = null;
+      return false;
+    };
+    const sent = await write(2);
+    await until(() => stateOf()?.delivered === 2);
+    expect(idsAt(receiver)).toEqual([...sent, ...sent]);
+    const [first, again] = receiver.calls.map(({ headers }) => headers['webhook-id']);
+    expect(again).toBe(first);
+  });
+
+  it('that are deleted while a call is on its way get nothing more, leave no file, and hold up no other', async () => {
+    await feeds.destinations([planTo(receiver.url), planTo(other.url)]);
+    await active();
+    receiver.hang = true;
+    await write(3);
+    await until(() => receiver.tries === 1);
+    const changed = feeds.destinations([planTo(other.url)]);
+    const more = await write(2);
+    await until(() => more.every((id) => idsAt(other).includes(id)));
+    await Promise.all([changed, pass(1)]);
+    receiver.hang = false;
+    await pass(2);
+    expect([receiver.tries, idsAt(receiver)]).toEqual([1, []]);
+    expect(readdirSync(join(dir, 'spool', 'telemetry', 'destinations'))).not.toContain(planTo(receiver.url).id);
+  });
+
+  it('are signed with the secret of the time when a batch is sent, whatever it was when its requests came', async () => {
+    const keyOf = (text: string) => Buffer.from(text.padEnd(24, '-'));
+    await feeds.destinations([planTo(receiver.url)]);
+    await active();
+    secrets = [keyOf('old')];
+    receiver.refuse = { status: 503 };
+    await write(1);
+    await until(() => receiver.tries > 0);
+    secrets = [keyOf('new')];
+    receiver.secret = `whsec_${keyOf('new').toString('base64')}`;
+    receiver.refuse = null;
+    await until(() => stateOf()?.delivered === 1);
+    expect(receiver.faults).toEqual([]);
   });
 
   it('wait with their own room: what is too much of one is counted there, and takes nothing of another', async () => {

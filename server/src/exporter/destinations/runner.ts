@@ -22,7 +22,7 @@ import { type Delivery, Feed } from '../feed.ts';
 import { Outbox } from './outbox.ts';
 import { type Answer, type SendParts, sendBatch } from './send.ts';
 
-export interface RunnerParts extends SendParts {
+export interface RunnerParts extends Omit<SendParts, 'parquet'> {
   readonly host: DestinationHost;
   readonly log: Log;
 }
@@ -347,7 +347,9 @@ export class Runner {
     );
     const { secrets, origin } = terms;
     const given = { destinationId: id, organisationId, workspaceId, fields, bodies: kept, secrets, origin };
-    return halved(records, (some) => sendBatch(target, { ...given, records: some }, this.#parts));
+    return halved(records, (some) =>
+      sendBatch(target, { ...given, records: some }, { ...this.#parts, parquet: host.parquet }),
+    );
   }
 
   /** Null: some are not there yet. */

@@ -1,5 +1,8 @@
 /** One batch on its way to the far side of a destination, whatever its kind. */
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip, zstdCompress } from 'node:zlib';
 import { type Fetcher, readText } from '../../http/fetcher.ts';
@@ -8,9 +11,9 @@ import { SluiceError } from '../../kernel/errors.ts';
 import { retryHintMs } from '../../kernel/retry-hint.ts';
 import { webhookHeaders } from '../../kernel/webhook-signature.ts';
 import { ATTRIBUTES } from '../../telemetry/conventions/conventions.ts';
-import { type DestinationField, destinationObject } from '../../telemetry/destination-fields.ts';
+import { type DestinationField, destinationColumns, destinationObject } from '../../telemetry/destination-fields.ts';
 import { messageAttributes } from '../../telemetry/gen-ai-messages.ts';
-import type { OtlpTarget, S3Target, Target, WebhookTarget } from '../../telemetry/log-destination.ts';
+import type { DestinationHost, OtlpTarget, S3Target, Target, WebhookTarget } from '../../telemetry/log-destination.ts';
 import type { LogBodies } from '../../telemetry/log-export.ts';
 import type { LogRecord } from '../../telemetry/record.ts';
 import { spansOf } from '../../telemetry/spans.ts';
@@ -36,6 +39,7 @@ export interface SendParts {
   readonly fetcher: Fetcher;
   readonly clock: Clock;
   readonly version: string;
+  readonly parquet: DestinationHost['parquet'];
 }
 
 /** What the far side made of it. `status` is null where it did not answer; `text` is the begin of its answer. */
@@ -186,6 +190,24 @@ async function sendWebhook(target: WebhookTarget, batch: Batch, parts: SendParts
   });
 }
 
+const CONTENT_TYPES_OF_FILES = {
+  parquet: 'application/vnd.apache.parquet',
+  'jsonl.gz': 'application/gzip',
+  'jsonl.zst': 'application/zstd',
+} as const;
+
+/** By the log keeper, whose engine reads and writes files. */
+async function parquetOf(lines: Buffer, { fields }: Batch, { parquet }: SendParts): Promise<Buffer> {
+  const path = join(tmpdir(), `sluice-${randomUUID()}.ndjson`);
+  try {
+    await writeFile(path, lines, { mode: 0o600, flag: 'wx' });
+    const written = await parquet(path, destinationColumns(fields));
+    return await readFile(written).finally(() => rm(written, { force: true }));
+  } finally {
+    await rm(path, { force: true });
+  }
+}
+
 /** `date=2026-05-01/hour=14/`, which engines read as columns. */
 function folderOf(time: number, partition: S3Target['partition']): string {
   const iso = new Date(time).toISOString();
@@ -217,7 +239,7 @@ async function sendObjects(target: S3Target, batch: Batch, parts: SendParts): Pr
       return { status: answer.status, headers: answer.headers, body: answer.stream };
     },
   });
-  const ending = compression === 'gzip' ? 'jsonl.gz' : 'jsonl.zst';
+  const ending = target.format === 'parquet' ? 'parquet' : compression === 'gzip' ? 'jsonl.gz' : 'jsonl.zst';
   let status: number | null = null;
   for (const [folder, records] of Map.groupBy(batch.records, ({ time }) => folderOf(time, partition))) {
     const lines = objectsOf(batch, records).map((one) => `${JSON.stringify(one)}\n`);
@@ -226,8 +248,9 @@ async function sendObjects(target: S3Target, batch: Batch, parts: SendParts): Pr
       .replace(/[-:]|\.000/g, '');
     // The same records have the same name: what is sent twice is there once.
     const key = `${target.prefix}${folder}${first}-${idOf({ ...batch, records })}.${ending}`;
-    const body = await compress[compression](Buffer.from(lines.join('')));
-    const headers = { 'content-type': compression === 'gzip' ? 'application/gzip' : 'application/zstd' };
+    const text = Buffer.from(lines.join(''));
+    const body = target.format === 'parquet' ? await parquetOf(text, batch, parts) : await compress[compression](text);
+    const headers = { 'content-type': CONTENT_TYPES_OF_FILES[ending] };
     status = (await client.done({ method: 'PUT', key, headers, body })).status;
   }
   return { kind: 'accepted', status, text: '' };

@@ -57,6 +57,11 @@ const s3 = z
     access_key_id: secretText.optional(),
     secret_access_key: secretText.optional(),
     session_token: secretText.optional(),
+    format: z
+      .enum(['jsonl', 'parquet'])
+      .optional()
+      .meta({ default: 'jsonl' })
+      .describe('`parquet`: a column for each field, compressed by zstd. `compression` is for `jsonl`.'),
     compression: z.enum(['gzip', 'zstd']).optional().meta({ default: 'gzip' }),
     partition: z
       .enum(['day', 'hour'])

@@ -88,6 +88,9 @@ export async function storedTarget(
     const keptId = keyId ?? before.access_key_id;
     if (typeof keptId !== 'string') throw refuse('s3.access_key_id', 'is required');
     if (typeof keptKey !== 'string') throw refuse('s3.secret_access_key', 'is required');
+    if (settings.format === 'parquet' && settings.compression !== undefined) {
+      throw refuse('s3.compression', 'is for the format jsonl: leave it out, Parquet is compressed by itself');
+    }
     const moved = former !== null && (former.settings.endpoint ?? null) !== (endpoint ?? null);
     if (key === undefined && moved) throw refuse('s3.secret_access_key', MOVED);
     // A token belongs to its key.
@@ -181,6 +184,7 @@ export async function openTarget(vault: Pick<Vault, 'open'>, tenant: TenantConte
         accessKeyId: secrets.access_key_id ?? '',
         secretAccessKey: secrets.secret_access_key ?? '',
         sessionToken: secrets.session_token ?? null,
+        format: (settings.format as 'parquet' | undefined) ?? 'jsonl',
         compression: (settings.compression as 'zstd' | undefined) ?? 'gzip',
         partition: (settings.partition as 'day' | undefined) ?? 'hour',
         intervalSeconds: settings.interval_seconds ?? 60,

@@ -184,6 +184,12 @@ export const FAMILIES = {
     labels: [],
     read: true,
   },
+  sluice_destination_lag_seconds: {
+    type: 'gauge',
+    help: 'Age of the oldest record that a log destination has not accepted yet.',
+    labels: [],
+    read: true,
+  },
   sluice_metrics_overflow_total: {
     type: 'counter',
     help: 'Observations counted under other, because a process has too many series.',
