@@ -168,6 +168,17 @@ export async function deletePasskey(session: ConsoleSession, id: string): Promis
   await answer('DELETE /v2/auth/passkeys', { query: { id } }, { csrf: session.csrf_token });
 }
 
+export type Approval = Operations['GET /v1/oauth/approvals']['answer']['data'][number];
+
+/** The programs that the user has let in. */
+export async function listApprovals(): Promise<Approval[]> {
+  return (await answer('GET /v1/oauth/approvals', {})).data;
+}
+
+export async function endApproval(session: ConsoleSession, id: string): Promise<void> {
+  await answer('DELETE /v1/oauth/approvals/{approvalId}', { path: { approvalId: id } }, { csrf: session.csrf_token });
+}
+
 /** Signs in with a passkey of this browser. */
 export async function signInWithPasskey(): Promise<ConsoleSession> {
   const { options } = await answer('POST /v2/auth/passkey-login/options', { body: {} });

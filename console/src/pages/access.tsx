@@ -89,8 +89,17 @@ function ConsentPage({ token, session }: PageProps) {
       <p className="muted">
         Its name is its own word.{' '}
         {client.document ? <>It is published at {client.id}. </> : 'Sluice knows no more about it. '}
-        The answer goes to <code>{host}</code>
-        {local ? ', a program on this machine' : ''}.
+        {host.endsWith(':') ? (
+          <>
+            The answer goes to the program on this machine that opens addresses with <code>{host}</code> Sluice cannot
+            tell which program that is: allow it only if you trust all programs that you have installed.
+          </>
+        ) : (
+          <>
+            The answer goes to <code>{host}</code>
+            {local ? ', a program on this machine' : ''}.
+          </>
+        )}
       </p>
       <form
         onSubmit={(event: FormEvent) => {

@@ -4,6 +4,7 @@ import { Notice } from '../components/notice.tsx';
 import { PageHeading } from '../components/page-heading.tsx';
 import { useSession } from '../shell/session.tsx';
 import { Passkeys } from './passkeys.tsx';
+import { Programs } from './programs.tsx';
 
 /** The own address of the user, and the alerts of the usage limits that the user may see. */
 export function Page() {
@@ -14,6 +15,7 @@ export function Page() {
       <div className="columns">
         <Address session={session} />
         <Passkeys session={session} />
+        <Programs session={session} />
         <Alerts session={session} />
       </div>
     </>

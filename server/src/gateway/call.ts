@@ -33,6 +33,11 @@ export interface CallKind {
    * takes no such token.
    */
   resource?(incoming: IncomingMessage): string;
+  /**
+   * Value of `WWW-Authenticate` beside an error `unauthenticated` or `forbidden`: how a caller gets a token (RFC 6750 §3, RFC 9728 §5.1).
+   * Null, or absent: there is none.
+   */
+  challenge?(incoming: IncomingMessage, error: SluiceError): string | null;
   /** An error as the plane's clients read it. `extra`: members beside it, such as `hook_results`. */
   errorBody(error: SluiceError, extra: JsonObject | undefined): { readonly status: number; readonly body: string };
 }

@@ -50,6 +50,8 @@ const FAILURES: ReadonlySet<ErrorKind> = new Set([
   'upstream_idle',
   'upstream_silent',
 ]);
+/** Kinds whose answer may say how a caller gets a token. */
+const CHALLENGED: ReadonlySet<ErrorKind> = new Set(['unauthenticated', 'forbidden']);
 const UNRECORDED_S = 2;
 /** How access tokens of the OAuth server begin. */
 const ACCESS_TOKEN = 'slc_oat_';
@@ -186,8 +188,10 @@ function fail(call: Call, thrown: unknown): void {
   const denied = error.kind === 'guardrail_denied' && guardrails !== null;
   const { status, body } = call.kind.errorBody(error, denied ? { hook_results: hookResults(guardrails) } : undefined);
   outcome.status = status;
-  const retry = error.retryAfter === null ? [] : ['retry-after', String(error.retryAfter)];
-  outcome.ending = whole(call, { status, contentType: 'application/json', body: Buffer.from(body) }, retry);
+  const more = error.retryAfter === null ? [] : ['retry-after', String(error.retryAfter)];
+  const challenge = CHALLENGED.has(error.kind) ? call.kind.challenge?.(call.incoming, error) : null;
+  if (challenge != null) more.push('www-authenticate', challenge);
+  outcome.ending = whole(call, { status, contentType: 'application/json', body: Buffer.from(body) }, more);
 }
 
 /** A line for operators of what callers will ask about. Nothing of the call's contents is in it. */

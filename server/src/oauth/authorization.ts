@@ -186,7 +186,10 @@ export class Authorization {
         // Of two simultaneous answers one removes the row.
         if (found === undefined || (await tx.remove('oauth_requests', mine)) === 0) throw gone();
         if (place !== null) {
-          if (!(await tx.find('oauth_clients', { id: found.client_id }))) throw gone();
+          const client = await tx.find('oauth_clients', { id: found.client_id });
+          const own = await tx.find('console_sessions', { digest: session.digest, kind: 'session' });
+          // The session may have ended since the request was let in.
+          if (client === undefined || own === undefined) throw gone();
           const { client_id, redirect_uri, challenge, scope, resource } = found;
           await tx.remove('oauth_codes', { expires_at: { lt: now - CODE_KEPT_MS } });
           await tx.insert('oauth_codes', {
@@ -195,6 +198,8 @@ export class Authorization {
             workspace_id: place.workspaceId ?? '',
             user_id: userId,
             ...{ client_id, redirect_uri, challenge, scope, resource },
+            client_name: client.name,
+            signed_in_at: own.auth_time ?? own.created_at,
             family_id: null,
             used_at: null,
             expires_at: now + CODE_TTL_MS,

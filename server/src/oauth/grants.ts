@@ -4,6 +4,7 @@
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { digestOfToken, mintKey } from '../auth/keys.ts';
+import { maxSessionMs } from '../auth/security-settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { SystemTx, Tables } from '../store/ports.ts';
@@ -92,18 +93,20 @@ export class Grants {
         return new OAuthError('invalid_grant', 'Send the redirect_uri of the authorization request.');
       if (resource !== undefined && resource !== row.resource)
         return new OAuthError('invalid_target', 'The code is for another resource.');
-      const { organisation_id, workspace_id, user_id, client_id, scope } = row;
+      const { organisation_id, workspace_id, user_id, client_id, scope, client_name } = row;
       const family: Row<'oauth_families'> = {
         id: uuidv7(this.#options.clock),
-        ...{ organisation_id, workspace_id, user_id, client_id, scope, resource: row.resource },
+        ...{ organisation_id, workspace_id, user_id, client_id, scope, resource: row.resource, client_name },
+        signed_in_at: row.signed_in_at ?? row.created_at,
         expires_at: now + FAMILY_TTL_MS,
         created_at: now,
       };
-      if ((await this.#placeOf(tx, family)) === null) return refused('code');
+      const place = await this.#placeOf(tx, family);
+      if (place === null || endOf(family, place.organisation) <= now) return refused('code');
       await this.#purge(tx, now);
       await tx.insert('oauth_families', family);
       await tx.update('oauth_codes', { digest }, { family_id: family.id });
-      return this.#issue(tx, family, family.scope, now);
+      return this.#issue(tx, { family, organisation: place.organisation }, family.scope, now);
     };
     const outcome = await tables.systemWrite(exchanged, { queue: known.organisation_id });
     if (outcome instanceof OAuthError) throw outcome;
@@ -133,7 +136,7 @@ export class Grants {
       }
       await this.#options.clients.used(tx, client.id);
       await this.#purge(tx, now);
-      return this.#issue(tx, family, narrow, now);
+      return this.#issue(tx, found, narrow, now);
     };
     const outcome = await tables.systemWrite(refreshed, { queue: known.organisation_id });
     if (outcome instanceof OAuthError) throw outcome;
@@ -171,7 +174,7 @@ export class Grants {
     const family = token && (await tx.find('oauth_families', { id: token.family_id, expires_at: { gt: now } }));
     if (token === undefined || family === undefined) return undefined;
     const place = await this.#placeOf(tx, family);
-    return place === null ? undefined : { token, family, ...place };
+    return place === null || endOf(family, place.organisation) <= now ? undefined : { token, family, ...place };
   }
 
   /** What a family hangs on; null unless all of it is active. */
@@ -186,11 +189,17 @@ export class Grants {
     return user.role === 'member' && member === undefined ? null : { user, organisation, workspace, member };
   }
 
-  async #issue(tx: SystemTx, family: Row<'oauth_families'>, scope: string, now: number): Promise<Issued> {
+  async #issue(
+    tx: SystemTx,
+    { family, organisation }: Pick<LiveToken, 'family' | 'organisation'>,
+    scope: string,
+    now: number,
+  ): Promise<Issued> {
     const [access, refresh] = [mintKey('oat'), mintKey('ort')];
     const { id: family_id, organisation_id } = family;
     const common = { organisation_id, family_id, scope, used_at: null, created_at: now };
-    const ends = (ttl: number) => Math.min(now + ttl, family.expires_at);
+    const end = endOf(family, organisation);
+    const ends = (ttl: number) => Math.min(now + ttl, end);
     await tx.insert('oauth_tokens', {
       ...common,
       digest: access.digest,
@@ -239,6 +248,14 @@ function readToken(text: string): { readonly kind: 'access' | 'refresh'; readonl
     if (digest !== null) return { kind, digest };
   }
   return null;
+}
+
+/** When a family ends: no later than a sign-in of its organisation does, by what its settings say now. */
+function endOf(
+  { expires_at, signed_in_at, created_at }: Row<'oauth_families'>,
+  organisation: Row<'organisations'>,
+): number {
+  return Math.min(expires_at, (signed_in_at ?? created_at) + (maxSessionMs(organisation) ?? Number.POSITIVE_INFINITY));
 }
 
 /** Ends a family on all nodes. */

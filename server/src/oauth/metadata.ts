@@ -26,15 +26,22 @@ export function serverMetadata(publicUrl: string): object {
 }
 
 /**
+ * The document of the origin, for clients that look nowhere else. It leads to the authorization server; tokens are for one
+ * MCP server or agent each, so none can be had for the origin itself.
+ */
+export const originMetadata = (publicUrl: string): object => described(publicUrl, publicUrl);
+
+/**
  * The document of a resource; null for a path that no MCP server or agent can have. It is the same whether or not there
  * is one, so that strangers cannot list them.
  */
 export function resourceMetadata(publicUrl: string, path: string): object | null {
-  if (!isResourcePath(path)) return null;
-  return {
-    resource: `${publicUrl}${path}`,
-    authorization_servers: [publicUrl],
-    scopes_supported: SCOPES,
-    bearer_methods_supported: ['header'],
-  };
+  return isResourcePath(path) ? described(publicUrl, `${publicUrl}${path}`) : null;
 }
+
+const described = (publicUrl: string, resource: string): object => ({
+  resource,
+  authorization_servers: [publicUrl],
+  scopes_supported: SCOPES,
+  bearer_methods_supported: ['header'],
+});

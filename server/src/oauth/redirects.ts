@@ -7,6 +7,27 @@ const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '[::1]', 'localhost'
 /** A scheme that its owner's domain is in: `com.example.app`. */
 const PRIVATE_SCHEME = /^[a-z][a-z0-9+-]*(?:\.[a-z0-9+-]+)+:$/;
 
+/**
+ * Schemes of programs without a domain in them, which RFC 8252 §7.1 advises against and well-known programs use. A list, and no
+ * rule: the systems of users open many schemes, and some of them run what they are given.
+ */
+export const PROGRAM_SCHEMES = [
+  'cursor',
+  'goose',
+  'jetbrains',
+  'kiro',
+  'lmstudio',
+  'raycast',
+  'trae',
+  'vscode',
+  'vscode-insiders',
+  'vscodium',
+  'warp',
+  'windsurf',
+  'zed',
+] as const;
+const PROGRAMS: ReadonlySet<string> = new Set(PROGRAM_SCHEMES.map((scheme) => `${scheme}:`));
+
 /** What is wrong with an address that a client wants to register, as the end of a sentence; null for a good one. */
 export function redirectFault(address: string): string | null {
   if (address.length > MOST_CHARACTERS) return `is longer than ${MOST_CHARACTERS} characters`;
@@ -18,8 +39,8 @@ export function redirectFault(address: string): string | null {
     return 'has user information';
   if (url.protocol === 'https:') return null;
   if (url.protocol === 'http:') return LOOPBACK.has(url.hostname) ? null : 'has http and is not on this machine';
-  if (PRIVATE_SCHEME.test(url.protocol)) return null;
-  return 'has a scheme that is neither https nor a domain in reverse, such as com.example.app';
+  if (PRIVATE_SCHEME.test(url.protocol) || PROGRAMS.has(url.protocol)) return null;
+  return `has a scheme that is neither https, nor a domain in reverse such as com.example.app, nor one of ${PROGRAM_SCHEMES.join(', ')}`;
 }
 
 /** Whether an address is for programs on a user's machine: http, or a scheme that only a program can register. */

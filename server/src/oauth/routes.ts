@@ -60,15 +60,22 @@ const BASES = ['/v2/oauth', '/oauth'] as const;
 /** Before the path of the resource that a document is about (RFC 9728 §3.1). */
 const RESOURCE = '/.well-known/oauth-protected-resource';
 
-const METADATA: Route = {
-  method: 'GET',
-  path: '/.well-known/oauth-authorization-server',
-  anyOrigin: true,
-  run: async (_server, _request, { publicUrl }) => (await import('./metadata.ts')).serverMetadata(publicUrl()),
-};
-
 const ROUTES: readonly Route[] = [
-  METADATA,
+  // The second for clients that look there alone: it is the same document, and promises no ID token (RFC 8414 §5).
+  ...['/.well-known/oauth-authorization-server', '/.well-known/openid-configuration'].map(
+    (path): Route => ({
+      method: 'GET',
+      path,
+      anyOrigin: true,
+      run: async (_server, _request, { publicUrl }) => (await import('./metadata.ts')).serverMetadata(publicUrl()),
+    }),
+  ),
+  {
+    method: 'GET',
+    path: RESOURCE,
+    anyOrigin: true,
+    run: async (_server, _request, { publicUrl }) => (await import('./metadata.ts')).originMetadata(publicUrl()),
+  },
   ...['/:slug/mcp', '/:workspace/:slug/mcp', '/v1/agent/:slug'].map(
     (path): Route => ({
       method: 'GET',

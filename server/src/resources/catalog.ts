@@ -5,6 +5,7 @@ import { users } from './admin/users/index.ts';
 import { workspaces } from './admin/workspaces/index.ts';
 import { analytics } from './analytics/index.ts';
 import { apiKeys } from './api-keys/index.ts';
+import { approvals } from './approvals/index.ts';
 import { auditLogs } from './audit-logs/index.ts';
 import { batches } from './batches/index.ts';
 import { configs } from './configs/index.ts';
@@ -52,6 +53,7 @@ const RESOURCES: readonly Resource[] = [
   scimTokens,
   secretReferences,
   usageLimits,
+  approvals,
   utils,
   virtualKeys,
   workspaceExclusions,

@@ -215,6 +215,10 @@ export const SIGN_IN_TABLES = {
     /** What it was exchanged for. */
     family_id: nullable(text()),
     used_at: nullable(time()),
+    /** As the user saw it; null: approved before names were kept. */
+    client_name: nullable(text()),
+    /** When the user had last proved who they are; null: at `created_at`. */
+    signed_in_at: nullable(time()),
     expires_at: time(),
     created_at: time(),
   }),
@@ -227,6 +231,10 @@ export const SIGN_IN_TABLES = {
     client_id: text(),
     scope: text(),
     resource: text(),
+    /** As the user saw it; null: approved before names were kept. */
+    client_name: nullable(text()),
+    /** When the user had last proved who they are; null: at `created_at`. */
+    signed_in_at: nullable(time()),
     expires_at: time(),
     created_at: time(),
   }),

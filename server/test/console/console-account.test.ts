@@ -2,6 +2,7 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { launchBrowser } from '../support/browser.ts';
+import { browserOf, registered, resourceOf, tokensFor } from '../support/oauth.ts';
 import { type MailingServer, startMailingServer } from '../support/mailing-server.ts';
 
 const browser = await launchBrowser();
@@ -53,6 +54,16 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     await page.goto(/http\S+\/console\/sign-in#\S+/.exec(mails[1] ?? '')?.[0] ?? '');
     await heading(page, 'Make your first request').waitFor();
     await page.getByText('ada@new.example').waitFor();
+  });
+
+  it('shows the programs that were let in, and ends the access of one', async () => {
+    await tokensFor(server, await browserOf(server), await registered(server, { client_name: 'My editor' }));
+    const page = await open();
+    const programs = page.getByRole('list', { name: 'Programs with access' });
+    await programs.getByText('My editor', { exact: true }).waitFor();
+    expect(await programs.textContent()).toContain(resourceOf(server));
+    await page.getByRole('button', { name: 'End access of My editor' }).click();
+    await page.getByText('You have let no program in.').waitFor();
   });
 
   it('says why an address is refused', async () => {

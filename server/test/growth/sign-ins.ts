@@ -10,6 +10,7 @@ import {
   type Browser as OAuthBrowser,
   registered,
   request,
+  tokensFor,
 } from '../support/oauth.ts';
 import type { TestServer } from '../support/server.ts';
 import { signInCall } from '../support/sign-in-ways.ts';
@@ -62,6 +63,9 @@ async function clients(server: TestServer): Promise<void> {
     refresh_token: String(body.refresh_token),
   };
   const next = good(await token(renewal)).body;
+  await tokensFor(server, browser, id);
+  const approvals = good(await browser.call('GET', '/v1/oauth/approvals')).body.data as { id: string }[];
+  good(await browser.call('DELETE', `/v1/oauth/approvals/${approvals[0]?.id}`));
   good(await form(server.url, '/v2/oauth/introspect', { token: String(next.access_token) }));
   good(await form(server.url, '/v2/oauth/revoke', { token: String(next.refresh_token), client_id: id }));
   // What was used before.

@@ -32,6 +32,7 @@ const PARAMETERS: Readonly<Record<string, Kind>> = {
   '/scim/tokens': 'scim_token',
   '/secret-references': 'secret_reference',
   '/admin/organisation/sso-clients': 'sso_client',
+  '/oauth/approvals': 'oauth_approval',
   '/virtual-keys': 'virtual_key',
   '/batches': 'batch',
   '/policies/rate-limits': 'rate_policy',

@@ -42,6 +42,7 @@ export type Kind =
   | 'scim_group'
   | 'scim_mapping'
   | 'sso_client'
+  | 'oauth_approval'
   | 'integration'
   | 'shared_integration'
   | 'provider'
@@ -74,6 +75,7 @@ export const OF_ORGANISATION: ReadonlySet<Kind> = new Set([
   'scim_group',
   'scim_mapping',
   'sso_client',
+  'oauth_approval',
   'shared_integration',
 ]);
 
@@ -132,6 +134,7 @@ export function newTenant(tag: string, organisationId: string): Tenant {
       scim_group: { id: newId() },
       scim_mapping: { id: newId() },
       sso_client: named('sso'),
+      oauth_approval: { id: newId() },
       integration: named('in'),
       shared_integration: { id: newId(), slug: `sh-${shared}` },
       provider: named('pr'),
@@ -848,16 +851,18 @@ export const MAKERS: { readonly [N in TenantTable]: (tenant: Tenant) => Row<N>[]
       ...given(t),
       redirect_uri: `http://127.0.0.1/${t.canary}`,
       challenge: t.canary,
+      client_name: t.canary,
+      signed_in_at: now,
       family_id: null,
       used_at: null,
     },
   ],
-  oauth_families: (t) => [{ id: `family-${t.canary}`, ...given(t) }],
+  oauth_families: (t) => [{ id: t.objects.oauth_approval.id, ...given(t), client_name: t.canary, signed_in_at: now }],
   oauth_tokens: (t) => [
     {
       digest: `token-${t.canary}`,
       organisation_id: t.organisationId,
-      family_id: `family-${t.canary}`,
+      family_id: t.objects.oauth_approval.id,
       kind: 'access',
       scope: 'mcp',
       used_at: null,

@@ -12,6 +12,7 @@ import {
   callTools,
   form,
   REDIRECT,
+  registered,
   request,
   resourceOf,
   tokenPlane,
@@ -24,6 +25,24 @@ beforeAll(async () => {
   server = await startServer(BEHIND_PROXY, { planes: [tokenPlane] });
 });
 afterAll(() => server.stop());
+
+/** The browser of a new member of the workspace. */
+async function addMember({ admin, first }: TestServer) {
+  const email = 'member@approvals.example';
+  const invited = await admin('POST', '/admin/users/invites', {
+    email,
+    role: 'member',
+    workspaces: [{ id: first.workspace_id, role: 'member' }],
+  });
+  const token = new URL(String(invited.body.invite_link)).hash.slice(1);
+  const accepted = await fetch(`${server.url}/console/api/invite/acceptance`, {
+    method: 'POST',
+    headers: { origin: server.url, 'content-type': 'application/json' },
+    body: JSON.stringify({ token, first_name: 'Mem', last_name: 'Ber' }),
+  });
+  const { session } = (await accepted.json()) as { session: { user: { id: string } } };
+  return browserOf(server, session.user.id);
+}
 
 const INSECURE = { execute: [openid.allowInsecureRequests] };
 
@@ -103,6 +122,89 @@ it('finds the server from the address of an MCP server, registers, is approved, 
   await expect(openid.refreshTokenGrant(config, renewed.refresh_token ?? '')).rejects.toMatchObject({
     error: 'invalid_grant',
   });
+});
+
+it('a user sees the programs that were let in, and ends the access of one; nobody else sees or ends it', async () => {
+  const browser = await browserOf(server);
+  const clientId = await registered(server, { client_name: 'Seen editor' });
+  const [kept, ended] = [await tokensFor(server, browser, clientId), await tokensFor(server, browser, clientId)];
+  const listed = async () => {
+    const { body } = await browser.call('GET', '/v1/oauth/approvals');
+    return (body.data as Record<string, unknown>[]).filter((one) => one.client_id === clientId);
+  };
+  const [newest] = await listed();
+  expect(newest).toMatchObject({
+    object: 'oauth-approval',
+    client_name: 'Seen editor',
+    scopes: ['mcp'],
+    resource: resourceOf(server),
+    workspace_id: server.first.workspace_id,
+  });
+  expect(JSON.stringify(await listed())).not.toMatch(/slc_/);
+  const path = `/v1/oauth/approvals/${newest?.id}`;
+  const other = await addMember(server);
+  expect((await other.call('GET', '/v1/oauth/approvals')).body).toMatchObject({ total: 0, data: [] });
+  expect((await other.call('DELETE', path)).status).toBe(404);
+  expect((await server.admin('GET', '/oauth/approvals')).status).toBe(401);
+  expect((await server.admin('DELETE', `/oauth/approvals/${newest?.id}`)).status).toBe(401);
+  expect((await callTools(server.url, ended.access_token)).status).toBe(200);
+  expect((await browser.call('DELETE', path)).status).toBe(200);
+  expect((await callTools(server.url, ended.access_token)).status).toBe(401);
+  expect((await callTools(server.url, kept.access_token)).status).toBe(200);
+  expect(await listed()).toHaveLength(1);
+  expect((await browser.call('DELETE', path)).status).toBe(404);
+});
+
+it('a program with a scheme alone is let in where the scheme is a known one, and the page is told where the answer goes', async () => {
+  const redirect_uri = 'cursor://anysphere.cursor-mcp/oauth/callback';
+  const clientId = await registered(server, { redirect_uris: [redirect_uri] });
+  const browser = await browserOf(server);
+  const { location } = await authorize(server, request(server, clientId, { redirect_uri }).query);
+  const resume_state = new URL(location ?? '').hash.slice(1);
+  const seen = await browser.call('POST', '/console/api/access', { resume_state });
+  expect(seen.body).toMatchObject({ redirect_host: 'cursor:', local: true });
+  const back = await approve(browser, location ?? '');
+  expect(back.href.startsWith(`${redirect_uri}?code=slc_oac_`)).toBe(true);
+});
+
+it('clients that know only the origin, or only OpenID Connect, find the server too, and are promised nothing more', async () => {
+  const read = async (path: string) => {
+    const answer = await fetch(`${server.url}${path}`);
+    return { status: answer.status, body: (await answer.json()) as Record<string, unknown> };
+  };
+  const { body: metadata } = await read('/.well-known/oauth-authorization-server');
+  expect(await read('/.well-known/openid-configuration')).toEqual({ status: 200, body: metadata });
+  expect(Object.keys(metadata).join(' ')).not.toMatch(/id_token|userinfo|jwks|subject_types/);
+  expect(metadata.scopes_supported).not.toContain('openid');
+  const origin = await read('/.well-known/oauth-protected-resource');
+  expect(origin).toMatchObject({
+    status: 200,
+    body: { resource: server.url, authorization_servers: [server.url] },
+  });
+  // No token is for everything at the origin.
+  const clientId = await registered(server);
+  const { location } = await authorize(server, request(server, clientId, { resource: server.url }).query);
+  const said = new URL(location ?? '').searchParams;
+  expect(said.get('error')).toBe('invalid_target');
+  expect(said.get('error_description')).toContain('the address of an MCP server or an agent');
+});
+
+it('a plane says with a 401 and a 403 how its callers get a token, and with nothing else', async () => {
+  const challenge = async (headers: Record<string, string>) => {
+    const answer = await fetch(`${server.url}/tools/mcp`, { method: 'POST', headers, body: '{}' });
+    return [answer.status, answer.headers.get('www-authenticate')];
+  };
+  expect(await challenge({})).toEqual([401, 'Bearer resource_metadata="/of/tools"']);
+  expect(await challenge({ authorization: 'Bearer slc_oat_x' })).toEqual([401, 'Bearer resource_metadata="/of/tools"']);
+  const { body } = await server.admin('POST', '/api-keys/workspace/service', {
+    name: 'narrow',
+    workspace_id: server.first.workspace_id,
+    scopes: ['models.list'],
+  });
+  const narrow = await challenge({ 'x-gateway-api-key': String(body.key) });
+  expect(narrow).toEqual([403, 'Bearer error="insufficient_scope"']);
+  const { access_token } = await tokensFor(server, await browserOf(server), await registered(server));
+  expect(await challenge({ authorization: `Bearer ${access_token}` })).toEqual([200, null]);
 });
 
 it('a command line gets a code, waits, and is signed in once the code is approved; it is another session than the browser', async () => {

@@ -36,6 +36,7 @@ interface Given {
   readonly access_token: string;
   readonly refresh_token: string;
   readonly clientId: string;
+  readonly browser: Browser;
   readonly userId: string;
   readonly workspaceId: string;
 }
@@ -120,6 +121,25 @@ describe('two nodes on one PostgreSQL', () => {
         await registered(one);
       },
     ],
+    [
+      'its user taking the approval back',
+      async ({ browser }) => {
+        const { body } = await browser.call('GET', '/v1/oauth/approvals');
+        const [{ id }] = body.data as [{ id: string }];
+        expect((await browser.call('DELETE', `/v1/oauth/approvals/${id}`)).status).toBe(200);
+      },
+    ],
+    [
+      'a max_session_ttl that is shorter than the sign-in behind it is old',
+      async ({ userId: user_id }) => {
+        const signed_in_at = Date.now() - 2 * 3_600_000;
+        await tables.systemWrite((tx) => tx.update('oauth_families', { user_id }, { signed_in_at }));
+        const set = await server.admin('PUT', '/admin/organisation/settings', {
+          session_settings: { max_session_ttl: 3_600 },
+        });
+        expect(set.status, JSON.stringify(set.body)).toBe(200);
+      },
+    ],
   ];
 
   it.each(ENDS)('an access token ends on the other node within a second of %s', async (_what, end) => {
@@ -127,7 +147,7 @@ describe('two nodes on one PostgreSQL', () => {
     const clientId = await registered(one);
     const tokens = await tokensFor(one, browser, clientId);
     expect((await callTools(two.url, tokens.access_token)).status).toBe(200);
-    await end({ ...tokens, clientId, userId, workspaceId });
+    await end({ ...tokens, clientId, browser, userId, workspaceId });
     const since = performance.now();
     let status = 0;
     do status = (await callTools(two.url, tokens.access_token)).status;
@@ -137,6 +157,17 @@ describe('two nodes on one PostgreSQL', () => {
     expect(known.text).toBe('{"active":false}');
     const fields = { grant_type: 'refresh_token', client_id: clientId, refresh_token: tokens.refresh_token };
     expect((await form(two.url, '/v2/oauth/token', fields)).status).toBeGreaterThanOrEqual(400);
+  });
+
+  it('tokens end no later than the sign-in in which they were given', async () => {
+    const set = (max_session_ttl: number | null) =>
+      server.admin('PUT', '/admin/organisation/settings', { session_settings: { max_session_ttl } });
+    expect((await set(1_800)).status).toBe(200);
+    const { status, body } = await form(one.url, '/v2/oauth/token', await codeFor(one, owner, client));
+    expect(status, JSON.stringify(body)).toBe(200);
+    expect(body.expires_in).toBeGreaterThan(900);
+    expect(body.expires_in).toBeLessThanOrEqual(1_800);
+    expect((await set(null)).status).toBe(200);
   });
 
   it('a code that both nodes are sent at once is exchanged by one, and ends what it gave', async () => {

@@ -96,6 +96,19 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     expect([status, body.token_type]).toEqual([200, 'Bearer']);
   });
 
+  test('a program with a scheme alone gets a page that says that any program may open it', async () => {
+    await page.goto(await link());
+    await heading('Make your first request').waitFor();
+    const redirect_uri = 'cursor://anysphere.cursor-mcp/oauth/callback';
+    const clientId = await registered(server, { redirect_uris: [redirect_uri] });
+    const { location } = await authorize(server, request(server, clientId, { redirect_uri }).query);
+    await page.goto(location ?? '');
+    await heading('A program asks for access').waitFor();
+    const text = (await page.locator('main').textContent()) ?? '';
+    expect(text).toContain('cursor:');
+    expect(text).toContain('Sluice cannot tell which program that is');
+  });
+
   test('a user who refuses sends the program away without a code, and the request is over', async () => {
     await page.goto(await link());
     await heading('Make your first request').waitFor();

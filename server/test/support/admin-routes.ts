@@ -355,6 +355,8 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
   ['providers.delete', 'DELETE', '/providers/:slug', '/providers/x', ['providers.delete']],
   ['users.list', 'GET', '/admin/users', '/admin/users', ['organisation_users.list']],
   ['users.read', 'GET', '/admin/users/:userId', `/admin/users/${ID}`, ['organisation_users.read']],
+  ['oauth-approvals.list', 'GET', '/oauth/approvals', '/oauth/approvals', []],
+  ['oauth-approvals.delete', 'DELETE', '/oauth/approvals/:approvalId', `/oauth/approvals/${ID}`, []],
   ['auth.self', 'GET', '/auth/self', '/auth/self', []],
   ['utils.test-auth', 'GET', '/utils/test-auth', '/utils/test-auth', []],
   [

@@ -213,6 +213,8 @@ export const tokenPlane = (gateway: GatewayServices): Plane => ({
         operation: 'tools',
         scope: 'mcp.invoke',
         resource: () => '/tools/mcp',
+        challenge: (_incoming: unknown, { kind: code }: { kind: string }) =>
+          code === 'unauthenticated' ? 'Bearer resource_metadata="/of/tools"' : 'Bearer error="insufficient_scope"',
         errorBody: ({ kind: code, message }: { kind: string; message: string }) => ({
           status: code === 'unauthenticated' ? 401 : code === 'forbidden' ? 403 : 500,
           body: JSON.stringify({ error: message }),
