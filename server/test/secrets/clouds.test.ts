@@ -3,7 +3,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { readSecretFile, type SecretsConfig, secretVariable } from '../../src/config.ts';
 import { createEgressGuard } from '../../src/http/egress-guard.ts';
 import { createFetcher, type Fetcher } from '../../src/http/fetcher.ts';
@@ -15,7 +15,7 @@ import type { SecretManagers } from '../../src/resources/secret-references/manag
 import { crc32c } from '../../src/secrets/crc32c.ts';
 import { openSecretManagers } from '../../src/secrets/open.ts';
 import type { SecretManagerType } from '../../src/store/schema.ts';
-import { AWS, AZURE, type FakeClouds, GOOGLE, startClouds } from '../support/secret-managers/clouds.ts';
+import { AWS, AZURE, type FakeClouds, GOOGLE, PLATFORM, startClouds } from '../support/secret-managers/clouds.ts';
 
 const KEYS = generateKeyPairSync('rsa', {
   modulusLength: 2048,
@@ -32,6 +32,8 @@ const SECRETS = {
   deleted: null,
 };
 
+/** That the platform has put beside the server. */
+const files = new Map<string, string>();
 let clouds: FakeClouds;
 let fetcher: Fetcher;
 let managers: SecretManagers;
@@ -91,7 +93,9 @@ beforeEach(() => {
     tokens: createTokenCache(() => systemClock.now()),
     server: {
       identity: (id) =>
-        config.identity.includes(id) ? { variable: (name) => process.env[name], file: async () => '' } : null,
+        config.identity.includes(id)
+          ? { variable: (name) => process.env[name], file: async (path) => files.get(path) ?? '' }
+          : null,
       variable: (id, name) => secretVariable(config, id, name),
       file: (id, path) => readSecretFile(config, id, path),
       clusterToken: async () => '',
@@ -195,6 +199,27 @@ describe('Azure Key Vault', () => {
     expect(message).not.toMatch(/canary|wrong/);
   });
 
+  it.each([
+    ['managed', { IDENTITY_ENDPOINT: PLATFORM.endpoint, IDENTITY_HEADER: PLATFORM.header }],
+    [
+      'default',
+      {
+        AZURE_FEDERATED_TOKEN_FILE: '/federated',
+        AZURE_TENANT_ID: AZURE.tenant,
+        AZURE_CLIENT_ID: AZURE.client,
+      },
+    ],
+  ])('is asked with the identity of the server, mode %s, for organisations that may borrow it', async (mode, given) => {
+    onTestFinished(() => void vi.unstubAllEnvs());
+    for (const [name, value] of Object.entries(given)) vi.stubEnv(name, value);
+    files.set('/federated', `${PLATFORM.federated}\n`);
+    const auth = { azure_auth_mode: mode, azure_vault_url: AZURE.vault };
+    const before = clouds.tokens.azure;
+    expect(await read('azure_kv', 'plain', auth)).toBe('sk-plain-value');
+    expect(await read('azure_kv', 'plain', auth)).toBe('sk-plain-value');
+    expect(clouds.tokens.azure - before).toBe(1);
+  });
+
   it('is not asked with the identity of the server for organisations that may not borrow it', async () => {
     for (const mode of ['managed', 'default']) {
       const auth = { azure_auth_mode: mode, azure_vault_url: AZURE.vault };
@@ -225,6 +250,30 @@ describe('Google Secret Manager', () => {
     const message = await failing('gcp_sm', path, serviceAccount);
     expect(message).toMatch(said);
     expect(message).not.toMatch(/canary|sk-/);
+  });
+
+  it.each([
+    ['itself', undefined],
+    ['as a service account', PLATFORM.reader],
+  ])('is asked with the federated identity of the server, %s', async (_title, service_account_impersonation_url) => {
+    onTestFinished(() => void vi.unstubAllEnvs());
+    vi.stubEnv('GOOGLE_APPLICATION_CREDENTIALS', '/account');
+    files.set('/token', JSON.stringify({ id_token: PLATFORM.federated }));
+    files.set(
+      '/account',
+      JSON.stringify({
+        type: 'external_account',
+        audience: PLATFORM.audience,
+        subject_token_type: 'urn:ietf:params:oauth:token-type:jwt',
+        credential_source: { file: '/token', format: { type: 'json', subject_token_field_name: 'id_token' } },
+        service_account_impersonation_url,
+      }),
+    );
+    const before = clouds.tokens.google;
+    const auth = { gcp_auth_type: 'workloadIdentity' };
+    expect(await read('gcp_sm', secretOf('plain'), auth)).toBe('sk-plain-value');
+    expect(await read('gcp_sm', secretOf('plain'), auth)).toBe('sk-plain-value');
+    expect(clouds.tokens.google - before).toBe(1);
   });
 
   it('is not asked with the identity of the server for organisations that may not borrow it', async () => {
@@ -266,6 +315,41 @@ describe('variables and files of the server', () => {
 
 it('checksums are those of the standard', () => {
   expect(crc32c(Buffer.from('123456789'))).toBe(0xe3069283);
+});
+
+it('one organisation has a share of the reads under way, and leaves others theirs', async () => {
+  const wait: (() => void)[] = [];
+  let open = 0;
+  let most = 0;
+  const slow: Fetcher = {
+    ...fetcher,
+    send: async (request) => {
+      open += 1;
+      most = Math.max(most, open);
+      await new Promise<void>((resolve) => wait.push(resolve));
+      return fetcher.send(request).finally(() => {
+        open -= 1;
+      });
+    },
+  };
+  const egress = createEgressGuard({ trustedHosts: [], ownListeners: () => [], clock: systemClock, log: silentLog });
+  const server = { identity: () => null, variable: () => null, file: async () => null, clusterToken: async () => '' };
+  const tokens = createTokenCache(() => systemClock.now());
+  const shared = openSecretManagers({ fetcher: slow, egress, clock: systemClock, tokens, server });
+  const asked = (organisationId: string) =>
+    shared.read({ organisationId, slug: 'ref', manager: 'aws_sm', path: 'plain', auth: accessKey });
+  const many = Array.from({ length: 60 }, () => asked(ONE));
+  await vi.waitFor(() => expect(wait).toHaveLength(16));
+  const other = asked(OTHER);
+  await vi.waitFor(() => expect(wait).toHaveLength(17));
+  wait.pop()?.();
+  expect(await other).toMatchObject({ text: expect.anything() });
+  const reads = Promise.all(many);
+  for (let done = false; !done; ) {
+    for (const go of wait.splice(0)) go();
+    done = await Promise.race([reads.then(() => true), new Promise<boolean>((next) => setImmediate(next, false))]);
+  }
+  expect(most).toBe(17);
 });
 
 it('every manager that is away says so, and the secret of the reference is in no message', async () => {

@@ -16,6 +16,19 @@ export const AZURE = {
   secret: 'entra-secret-1',
   vault: 'https://own-vault.vault.azure.net',
 };
+/** What the platform gives a server that runs on it. */
+export const PLATFORM = {
+  endpoint: 'http://127.0.0.9:42356/msi/token',
+  header: 'header-of-the-platform',
+  federated: 'token-that-the-cluster-gave',
+  audience: '//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/x',
+  reader: 'https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/reader:generateAccessToken',
+};
+const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
+const EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
+const JWT = 'urn:ietf:params:oauth:token-type:jwt';
+const CLOUD = 'https://www.googleapis.com/auth/cloud-platform';
+
 export const GOOGLE = { project: 'projects/own-project', email: 'reader@own-project.iam.gserviceaccount.com' };
 
 /** The host that a request was meant for: sockets lead here whatever it is. */
@@ -87,7 +100,10 @@ export async function startClouds(
       const form = new URLSearchParams(request.body.toString('utf8'));
       must(form.get('scope') === 'https://vault.azure.net/.default', `scope ${form.get('scope')}`);
       must(form.get('grant_type') === 'client_credentials' && form.get('client_id') === AZURE.client, 'grant');
-      if (form.get('client_secret') !== AZURE.secret) {
+      if (form.get('client_assertion') !== null) {
+        must(form.get('client_assertion_type') === ASSERTION && !form.has('client_secret'), 'assertion type');
+        must(form.get('client_assertion') === PLATFORM.federated, 'the token of the cluster');
+      } else if (form.get('client_secret') !== AZURE.secret) {
         return { status: 401, body: { error: 'invalid_client', error_description: 'AADSTS7000215: canary' } };
       }
       tokens.azure += 1;
@@ -106,6 +122,24 @@ export async function startClouds(
   }
 
   function google(request: Received, url: URL, host: string): Reply {
+    if (host === 'sts.googleapis.com') {
+      must(request.method === 'POST' && url.pathname === '/v1/token', url.pathname);
+      must(request.headers.authorization === undefined, 'no authorization');
+      const form = new URLSearchParams(request.body.toString('utf8'));
+      must(form.get('grant_type') === EXCHANGE && form.get('subject_token_type') === JWT, 'exchange');
+      must(form.get('audience') === PLATFORM.audience && form.get('scope') === CLOUD, 'audience and scope');
+      must(form.get('subject_token') === PLATFORM.federated, 'the token of the cluster');
+      tokens.google += 1;
+      return { status: 200, body: { access_token: 'federated-token', expires_in: 3599, token_type: 'Bearer' } };
+    }
+    if (host === 'iamcredentials.googleapis.com') {
+      must(request.method === 'POST' && url.href.endsWith(new URL(PLATFORM.reader).pathname), url.pathname);
+      must(request.headers.authorization === 'Bearer federated-token', 'authorization');
+      const { scope, lifetime } = members(request, 'scope', 'lifetime');
+      must(JSON.stringify(scope) === JSON.stringify([CLOUD]) && lifetime === '3600s', 'scope and lifetime');
+      const expireTime = new Date(Date.now() + 3_600_000).toISOString();
+      return { status: 200, body: { accessToken: 'google-token', expireTime } };
+    }
     if (host === 'oauth2.googleapis.com') {
       must(request.method === 'POST' && url.pathname === '/token', url.pathname);
       const form = new URLSearchParams(request.body.toString('utf8'));
@@ -119,7 +153,8 @@ export async function startClouds(
       tokens.google += 1;
       return { status: 200, body: { access_token: 'google-token', expires_in: 3599, token_type: 'Bearer' } };
     }
-    must(request.method === 'GET' && request.headers.authorization === 'Bearer google-token', 'authorization');
+    must(request.method === 'GET', request.method);
+    must(['Bearer google-token', 'Bearer federated-token'].includes(String(request.headers.authorization)), 'token');
     const [, name = '', version] =
       /^\/v1\/projects\/own-project(?:\/locations\/[^/]+)?\/secrets\/([^/]+)\/versions\/([^/]+):access$/.exec(
         url.pathname,
@@ -139,6 +174,15 @@ export async function startClouds(
     const host = hostOf(request);
     if (host.endsWith('.amazonaws.com')) return aws(request, host);
     if (host.endsWith('googleapis.com')) return google(request, url, host);
+    if (host === new URL(PLATFORM.endpoint).host) {
+      must(request.method === 'GET' && url.pathname === '/msi/token', url.pathname);
+      must(request.headers['x-identity-header'] === PLATFORM.header, 'x-identity-header');
+      must(url.searchParams.get('resource') === 'https://vault.azure.net', 'resource');
+      must(url.searchParams.get('api-version') === '2019-08-01', 'api-version');
+      tokens.azure += 1;
+      const ends = Math.floor(Date.now() / 1_000) + 3_599;
+      return { status: 200, body: { token_type: 'Bearer', expires_on: String(ends), access_token: 'azure-token' } };
+    }
     must(host === 'login.microsoftonline.com' || host === new URL(AZURE.vault).host, `host ${host}`);
     return azure(request, url, host);
   });
