@@ -52,6 +52,7 @@ describe('what organisations share', () => {
     'training/managed/files.ts': 'Slots: checks of files',
     'guardrails/run.ts': 'of one request',
     'providers/sandbox/call.ts': 'of one call',
+    'secrets/open.ts': 'Slots: 32 reads of secret managers, of each organisation its share',
     'store/disk/body-journal.ts': '32 MB of bodies of all organisations wait for the disk; what comes then is dropped',
     'store/sqlite/pool.ts': 'first come, first served: statements are short, and requests under way have their share',
     'store/sqlite/thread.ts': 'the one thread of a database file',

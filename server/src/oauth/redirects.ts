@@ -11,7 +11,7 @@ const PRIVATE_SCHEME = /^[a-z][a-z0-9+-]*(?:\.[a-z0-9+-]+)+:$/;
  * Schemes of programs without a domain in them, which RFC 8252 §7.1 advises against and well-known programs use. A list, and no
  * rule: the systems of users open many schemes, and some of them run what they are given.
  */
-export const PROGRAM_SCHEMES = [
+const PROGRAM_SCHEMES = [
   'cursor',
   'goose',
   'jetbrains',
