@@ -178,6 +178,11 @@ const tokenClaims = (more: object = {}) => ({
   ...more,
 });
 
+async function deactivate(userId: string): Promise<number> {
+  await directory(tables, here.first.organisation_id).deactivate(userId);
+  return performance.now();
+}
+
 const WAYS: Readonly<Record<string, () => Promise<Right>>> = {
   ...signInWays(signInNodes),
   'a key is deleted': async () => {
@@ -364,10 +369,7 @@ const WAYS: Readonly<Record<string, () => Promise<Right>>> = {
       probe: () => statusOfAll(probes),
       allowed: 200,
       refused: 401,
-      revoke: async () => {
-        await directory(tables, here.first.organisation_id).deactivate(user.id);
-        return performance.now();
-      },
+      revoke: () => deactivate(user.id),
     };
   },
   'a user leaves the last group that gives a workspace': async () => {
@@ -524,16 +526,19 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
       );
     });
 
-    it('a stream that runs when its key is deleted is allowed to finish', async () => {
-      const { id, key } = await makeKey();
+    it.each<[string, () => Promise<{ id: string; key: string }>, (id: string) => Promise<unknown>]>([
+      ['its key is deleted', () => makeKey(), (id) => change('DELETE', `/api-keys/${id}`)],
+      ['a directory deactivates its user', () => makeUser('member', 'member'), deactivate],
+    ])('a stream that runs when %s may finish, and the next request is refused', async (_what, make, end) => {
+      const { id, key } = await make();
       const answer = await fetch(`${there.url}/v1/chat/completions`, {
         method: 'POST',
         headers: { 'x-gateway-api-key': key, 'content-type': 'application/json' },
         body: JSON.stringify({ ...chat, model: '@sandbox/slow?ttft_ms=0&tokens_per_s=20&tokens=20', stream: true }),
       });
       expect(answer.status).toBe(200);
-      const since = await done('DELETE', `/api-keys/${id}`);
-      expect(await lagOf(inference(key), 200, 401, since, SECOND)).toBeLessThanOrEqual(SECOND);
+      await end(id);
+      expect(await lagOf(inference(key), 200, 401, performance.now(), SECOND)).toBeLessThanOrEqual(SECOND);
       expect(await answer.text()).toContain('data: [DONE]');
     });
   });
