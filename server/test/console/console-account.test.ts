@@ -2,8 +2,8 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { launchBrowser } from '../support/browser.ts';
-import { browserOf, registered, resourceOf, tokensFor } from '../support/oauth.ts';
 import { type MailingServer, startMailingServer } from '../support/mailing-server.ts';
+import { browserOf, registered, resourceOf, tokensFor } from '../support/oauth.ts';
 
 const browser = await launchBrowser();
 const TITLE = `the account page${browser.context ? '' : ` (skipped: ${browser.reason})`}`;
