@@ -33,8 +33,7 @@ import { endedSignIns } from './0039-ended-sign-ins.ts';
 import { sessionsOfDevices } from './0041-sessions-of-devices.ts';
 import { handedOverDestinations } from './0044-handed-over-destinations.ts';
 import { verifiedDomains } from './0045-verified-domains.ts';
-import { approvals } from './0042-approvals.ts';
-import { approvals } from './0045-approvals.ts';
+import { approvals } from './0046-approvals.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */

@@ -1,7 +1,7 @@
 import type { Migration, Types } from './migration.ts';
 
 /** What a user is shown of an approval, and when the sign-in began in which it was given. */
-export const approvals: Migration = { name: '0045-approvals', statements };
+export const approvals: Migration = { name: '0046-approvals', statements };
 
 function statements({ text, int }: Types): string[] {
   return ['oauth_codes', 'oauth_families'].flatMap((table) => [
