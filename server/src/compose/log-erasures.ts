@@ -1,7 +1,7 @@
 /** Erasure of stored requests: on each node, by the process that has the keeper. */
 import { unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { LogErasures } from '../jobs/log-erasures.ts';
+import { type ErasureOptions, LogErasures } from '../jobs/log-erasures.ts';
 import { isOutgoing, journalSegments } from '../keeper/journal-segments.ts';
 import type { Common } from './common.ts';
 import type { Spools } from './spools.ts';
@@ -11,11 +11,11 @@ import type { Stores } from './stores.ts';
 const SETTLE_MS = 15_000;
 const SETTLE_NODES_MS = 180_000;
 
-/** Null in all processes but one; and where records are not on this disk alone: answers leave them out, and they stay there. */
+/** Null in all processes but one. */
 export function startLogErasures(common: Common, stores: Stores, spools: Spools): LogErasures | null {
-  const { config, clock, log, lifecycle, worker } = common;
-  const { tables, vault, nodeId } = stores;
-  if (worker.index !== 1 || hasRecordsElsewhere(common, stores)) return null;
+  const { config, log, lifecycle, worker } = common;
+  const { tables, storeClock, vault, nodeId } = stores;
+  if (worker.index !== 1) return null;
   const spool = join(config.dataDir, 'spool');
   const erasures = new LogErasures({
     tables,
@@ -23,7 +23,8 @@ export function startLogErasures(common: Common, stores: Stores, spools: Spools)
     eraser: spools.logs.keeper,
     feedback: spools.logs.feedback,
     node: nodeId,
-    clock,
+    // What is replaced is noted by the time of all nodes.
+    clock: storeClock,
     log,
     segments: () => journalSegments(spool),
     async giveUp(segments) {
@@ -32,12 +33,13 @@ export function startLogErasures(common: Common, stores: Stores, spools: Spools)
       log.warn('records that a collector has not taken are given up: they are to be erased', { segments: outgoing });
       for (const path of outgoing) await unlink(join(spool, path)).catch(() => undefined);
     },
+    place: placeOf(common, stores),
     settleMs: tables.engine === 'postgres' ? SETTLE_NODES_MS : SETTLE_MS,
   });
   return lifecycle.own('erasure of stored requests', erasures);
 }
 
-/** In ClickHouse, or in files that nodes share. */
-function hasRecordsElsewhere({ config }: Common, { tables }: Stores): boolean {
-  return config.logs !== null || (tables.engine === 'postgres' && config.blobs !== null);
+function placeOf({ config }: Common, { tables }: Stores): ErasureOptions['place'] {
+  if (config.logs !== null) return 'elsewhere';
+  return tables.engine === 'postgres' && config.blobs !== null ? 'files' : null;
 }

@@ -11,6 +11,7 @@ import { importOldLogs, takeOverPositions } from '../keeper/import.ts';
 import { journalsIn } from '../keeper/journal-reader.ts';
 import type { KeeperClient } from '../keeper/keeper-client.ts';
 import { KeptJournal } from '../keeper/kept-journal.ts';
+import { knownNode } from '../keeper/known-node.ts';
 import { LogKeeper } from '../keeper/log-keeper.ts';
 import { NodeLogs } from '../keeper/node-logs.ts';
 import { OldFiles } from '../keeper/old-files.ts';
@@ -77,16 +78,18 @@ export async function openLogs(
   const bodies = bodiesOf(common, stores);
   const feedback = new FeedbackForgetter(stores.tables);
   const shared = index === 1 ? await shareFiles(common, stores) : null;
+  const { tables, nodeId, storeClock } = stores;
+  // Where records of several nodes go to one store elsewhere.
+  const sending = config.logs === null || tables.engine === 'sqlite' ? null : knownNode(tables, nodeId, storeClock);
   const own = index === 1 ? lifecycle.own('log keeper', keeperOf(common, stores, bodies, shared, feedback)) : null;
   if (own !== null) {
     await moveOldLogs(common, stores, own, keptTo);
-    const { tables, nodeId: node } = stores;
     lifecycle.own(
       'old log files',
       new OldFiles({
         tables,
         keeper: own,
-        node: shared === null ? node : null,
+        node: shared === null ? nodeId : null,
         days: config.logDays,
         elsewhere: config.logs !== null,
         clock,
@@ -95,6 +98,7 @@ export async function openLogs(
     );
     // It says its faults now, and sends what a start before has left.
     if (config.logs !== null) own.wake();
+    await sending?.announce(null);
     if (shared !== null) clock.after(SHARED_START_MS, () => own.wake());
     else if (await hasLeftBehind(common)) clock.after(LEFT_BEHIND_MS, () => own.wake());
     if (primary !== null) serveKeeper(primary, own);
@@ -103,13 +107,19 @@ export async function openLogs(
   if (keeper === null) throw new Error('a further process has a primary one');
   const kept = new KeptJournal({ journal, dir, keptTo, wake: () => keeper.wake(), clock, log });
   // An embedded store has one node.
-  const { tables, nodeId } = stores;
   const alone = tables.engine === 'sqlite' || isShared(common, stores);
   const nodes = alone ? keeper : new NodeLogs(keeper, tables, nodeId, config.logs && clock);
   const store = tables.engine === 'sqlite' ? nodes : await openFleetTail(common, stores, bus, { nodes, keeper });
   const leave = async () => {
-    if (own === null || shared === null) return;
-    const given = own.flush().then(() => (config.workers === 1 ? shared.shared.retire() : undefined));
+    const known = shared?.shared ?? sending;
+    if (own === null || known === null) return;
+    const give = async () => {
+      await own.flush();
+      const { state } = await own.health();
+      // A node with something left on its disk is one that will come back.
+      if (config.workers === 1 && state?.bodies.waiting === 0) await known.retire();
+    };
+    const given = give();
     await Promise.race([given.catch(() => undefined), new Promise<void>((resolve) => clock.after(LEAVE_MS, resolve))]);
   };
   const journalKept = lifecycle.own('kept journal', kept);

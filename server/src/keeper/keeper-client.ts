@@ -21,6 +21,8 @@ export type LogKeeperStatus = 'resting' | 'running' | 'failing' | 'missing';
 
 export interface KeeperProcessState extends KeeperState {
   readonly rssMb: number;
+  /** Requests whose bodies wait for their chunk, and those that were given up. */
+  readonly bodies: { readonly waiting: number; readonly lost: number };
   /** Why the store elsewhere takes and answers nothing, a line that says what to do; null: it does. Absent: there is none. */
   readonly away?: string | null;
 }
@@ -73,6 +75,18 @@ export abstract class KeeperClient implements LogStore, LogEraser {
 
   async erase(organisationId: string, erased: ErasedLogs): Promise<ErasedCounts> {
     return (await this.ask('erase', organisationId, erased)) as ErasedCounts;
+  }
+
+  async hand(erased: ErasedLogs): Promise<void> {
+    await this.ask('hand', erased);
+  }
+
+  async eraseForAll(organisationId: string, erased: ErasedLogs): Promise<ErasedCounts> {
+    return (await this.ask('eraseForAll', organisationId, erased)) as ErasedCounts;
+  }
+
+  async isClear(before: number): Promise<boolean> {
+    return (await this.ask('isClear', before)) === true;
   }
 
   /** Removes files whose records are all from before a time (milliseconds since the epoch); answers how many records. */

@@ -37,6 +37,8 @@ const KNOWN_MS = 2 * DAY_MS;
 /** A question waits no longer than this for what is not read yet. */
 const PATIENCE_MS = 2_000;
 const ENDING = '.parquet';
+/** Under its name, or on the way to it. */
+const A_FILE = /^[0-9a-f-]{36}\.(?:parquet|unfinished)$/;
 /**
  * Bytes that become rows at once: each time costs 30 ms, whatever their number. They begin small, so that a keeper that dies over
  * and over, or has little room on the disk, gets on all the same.
@@ -312,6 +314,21 @@ export class Keeper {
     }
   }
 
+  /** The same of files in the blob store, for all nodes; those that wait on the disk of their node stay as they are. */
+  async rewriteShared(before: number, rest: RowsThatStay): Promise<void> {
+    await this.#sharedMerge?.rewrite(async () => {
+      await this.#serial(() => this.#readNews(true));
+      return this.#files.filter(({ place, damaged, minTime }) => place === 'store' && !damaged && minTime < before);
+    }, rest);
+  }
+
+  /** Whether this disk has no file that is in the list no more, and none that is being written. */
+  async isClear(): Promise<boolean> {
+    await this.#serial(() => this.#readNews(true));
+    const listed = new Set(this.#files.map(({ id }) => id + ENDING));
+    return (await readdir(this.#options.dir)).every((name) => !A_FILE.test(name) || listed.has(name));
+  }
+
   async close(): Promise<void> {
     await this.#work.catch(() => undefined);
     await this.settled();
@@ -394,18 +411,19 @@ export class Keeper {
     if (this.#tail.records === 0) this.#flushedTo = began;
   }
 
-  /** What other nodes have changed in the list. Without an answer of the control store it stays as it was. */
-  async #readNews(): Promise<void> {
+  /** What other nodes have changed in the list. Without an answer of the control store it stays as it was, or this rejects. */
+  async #readNews(must = false): Promise<void> {
     const shared = this.#shared;
     if (shared === null) return;
     try {
-      const apply = await shared.news();
+      const apply = await shared.news(must);
       if (apply === null) return;
       const before = this.#files;
       this.#files = apply(before);
       const listed = new Set(this.#files.map(({ id }) => id));
       for (const { id } of before) if (!listed.has(id)) this.#leave(id);
     } catch (error) {
+      if (must) throw error;
       this.#options.log.debug('the list of log files could not be read', { error });
     }
   }

@@ -179,8 +179,13 @@ function isErased({ workspaceId, column, value, before }: ErasedLogs, parameters
 }
 
 /** What an erasure needs to know of the records that it selects, for a table of these columns. */
-export function erasedStatement(source: string, organisationId: string, erased: ErasedLogs): Statement {
-  const parameters = new Parameters(duckDb);
+export function erasedStatement(
+  source: string,
+  organisationId: string,
+  erased: ErasedLogs,
+  dialect: Dialect = duckDb,
+): Statement {
+  const parameters = new Parameters(dialect);
   const where = `"organisation_id" = ${parameters.add(organisationId)} AND ${isErased(erased, parameters)}`;
   const columns = ERASED_COLUMNS.map(quoted).join(', ');
   return { sql: `SELECT ${columns} FROM ${source} WHERE ${where}`, values: parameters.values };

@@ -8,11 +8,12 @@ import { BodyKeeper } from './body-keeper.ts';
 import { bodyStoreOver, sentBodies } from './body-messages.ts';
 import { type LogCatalogState, UNFINISHED } from './catalog.ts';
 import { ChunkReader } from './chunk-reader.ts';
+import { eraseFromStore } from './clickhouse/erase.ts';
 import { RemoteLogs, remoteReading } from './clickhouse/remote-logs.ts';
 import { shipFile } from './clickhouse/ship.ts';
 import { ClickHouse, type LogStoreAddress } from './clickhouse/store.ts';
 import { type Engine, openEngine } from './engine.ts';
-import { type ErasingParts, eraseRecords } from './erasing.ts';
+import { type ErasingParts, eraseRecords, eraseSharedRecords, handRecords } from './erasing.ts';
 import { LogExports } from './exports.ts';
 import { Keeper } from './keeper.ts';
 import { LogSearch } from './log-search.ts';
@@ -151,6 +152,11 @@ async function main(): Promise<void> {
       Number(await channel.call('forgetFeedback', ...traces)),
   };
   let erasures = 0;
+  const erasure = <A extends unknown[], T>(run: (...args: A) => Promise<T>) =>
+    used(async (...args: A) => {
+      erasures++;
+      return run(...args).finally(() => erasures--);
+    });
   const rssMb = () => Math.round(process.memoryUsage().rss / 1_048_576);
   Object.assign(answers, {
     page: used(queries.page.bind(queries)),
@@ -167,10 +173,15 @@ async function main(): Promise<void> {
       await bodies.flush();
     }),
     body: used(async (...place: readonly [string, string, number]) => sentBodies(await bodies.find(...place))),
-    erase: used(async (...of: readonly [string, ErasedLogs]) => {
-      erasures++;
-      return eraseRecords(erasing, ...of).finally(() => erasures--);
+    erase: erasure((...of: readonly [string, ErasedLogs]) => eraseRecords(erasing, ...of)),
+    hand: erasure(async (erased: ErasedLogs) => {
+      await handRecords(erasing, erased);
+      if (remote !== null) await settle();
     }),
+    eraseForAll: erasure((...of: readonly [string, ErasedLogs]) =>
+      remote === null ? eraseSharedRecords(erasing, ...of) : eraseFromStore(erasing, remote, ...of),
+    ),
+    isClear: used(async (before: number) => (await keeper.isClear()) && (remote === null || remote.isClear(before))),
     forgetBefore: used(async (time: number) => {
       await remote?.forgetBefore(time);
       return keeper.forgetBefore(time);

@@ -5,6 +5,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { writeStream } from '../store/disk/files.ts';
 import type { Blobs, SystemTx, Tables, TenantContext } from '../store/ports.ts';
 import type { LogCatalog, SharedLogFiles } from './catalog.ts';
+import { type KnownNode, knownNode } from './known-node.ts';
 import { commitFiles, fileOf, positionsIn, rowOf } from './stored-catalog.ts';
 
 /** A file that is in the list no more stays for nodes that are about to read it. */
@@ -33,10 +34,7 @@ export interface SharedCatalogOptions {
   readonly lead: () => Promise<boolean>;
 }
 
-interface SharedNode extends SharedLogFiles {
-  /** This node ends, and all that it recorded is in the blob store. */
-  retire(): Promise<void>;
-}
+type SharedNode = SharedLogFiles & KnownNode;
 
 /** Files of all nodes. */
 export function sharedCatalog(options: SharedCatalogOptions): LogCatalog & { readonly shared: SharedNode } {
@@ -96,17 +94,7 @@ export function sharedCatalog(options: SharedCatalogOptions): LogCatalog & { rea
         return true;
       },
       lead,
-      async announce(completeTo) {
-        const seen = { seen_at: clock.now() };
-        const patch = completeTo === null ? seen : { ...seen, complete_to: completeTo };
-        await tables.systemWrite(async (tx) => {
-          if ((await tx.update('log_nodes', { node }, patch)) > 0) return;
-          await tx.insert('log_nodes', { node, complete_to: completeTo ?? seen.seen_at, ...seen });
-        });
-      },
-      async retire() {
-        await tables.systemWrite((tx) => tx.remove('log_nodes', { node }));
-      },
+      ...knownNode(tables, node, clock),
     },
   };
 }

@@ -90,11 +90,15 @@ export class SharedFiles {
     this.#here.delete(id);
   }
 
-  /** What has changed in the list, to be applied to it; null: it was read just now. Rejects while the list cannot be read. */
-  async news(): Promise<((files: readonly LogFile[]) => LogFile[]) | null> {
+  /**
+   * What has changed in the list, to be applied to it; null: it was read just now. Rejects while the list cannot be read.
+   *
+   * @param again reads it in any case
+   */
+  async news(again = false): Promise<((files: readonly LogFile[]) => LogFile[]) | null> {
     const { store, clock } = this.#options;
     const asked = clock.now();
-    if (asked - this.#readAt < FRESH_MS) return null;
+    if (!again && asked - this.#readAt < FRESH_MS) return null;
     const { partial, files, gone, nodes, at } = await store.news(this.#at);
     this.#at = at;
     this.#nodes = nodes;

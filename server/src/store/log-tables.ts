@@ -45,6 +45,9 @@ export interface ErasedOnNode {
   readonly feedback: number;
   /** Files that cannot be read, in which such records may be. */
   readonly damaged_files: number;
+  /** Where all nodes have their records in one place: its journals have nothing of them that is not there. */
+  readonly filed?: boolean;
+  /** Nothing on its disk has them. */
   readonly done: boolean;
 }
 
@@ -76,7 +79,7 @@ export const logTables = {
     /** When this row was changed, by the clock that all nodes share. */
     changed_at: time(),
   }),
-  /** Nodes whose log files are shared. */
+  /** Nodes whose records are in one place, for all of them. */
   log_nodes: table(['node'], 'none', {
     node: text(),
     /** All that this node recorded before is in the blob store. */
@@ -223,6 +226,8 @@ export const logTables = {
     status: text<'pending' | 'done'>(),
     /** By node. */
     nodes: json<Record<string, ErasedOnNode>>(),
+    /** Since when no record is left where all nodes have theirs; null: not yet, or each node has its own. */
+    rewritten_at: nullable(time()),
     /** Exports of before, which may have such records and are not reached. */
     exports: json<string[]>(),
     /** Log destinations that may have been sent such records, and are not reached. */

@@ -2,6 +2,7 @@
  * What Sluice sends to ClickHouse, checked: the form of each request, its statement, its parameters and settings. Batches are
  * read and kept by their tokens. What does not fit is answered with 500 and noted in `faults`.
  */
+import { createHash } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -26,6 +27,9 @@ const STATEMENTS = [
   /^CREATE TABLE IF NOT EXISTS sluice_logs \([^;]*\) ENGINE = MergeTree\nPARTITION BY intDiv\("time", 86400000\)\nORDER BY \("organisation_id", "workspace_id", "time", "id"\)/,
   /^ALTER TABLE sluice_logs ADD COLUMN IF NOT EXISTS "\w+" [A-Za-z(), 0-9]+$/,
   /^ALTER TABLE sluice_logs DROP PARTITION \d+$/,
+  // Erasure: of one organisation, before a time, and a name by its digest.
+  /^ALTER TABLE sluice_logs DELETE WHERE "organisation_id" = \{p1:String\} AND "time" < \{p2:Int64\}( AND "workspace_id" = \{p3:String\})? AND ("(id|api_key_id)" = \{p\d:String\}|hex\(SHA256\(concat\(\{p\d:String\}, "(end_user|trace_id)"\)\)\) = \{p\d:String\})$/,
+  /^SELECT count\(\*\) AS "parts" FROM system\.parts WHERE NOT "active" AND "database" = currentDatabase\(\) AND "table" = \{table:String\} AND toUnixTimestamp\("remove_time"\) <= \{before:Int64\}$/,
   // Questions: the tenant first, whatever else is asked.
   /^(?:WITH|SELECT) .* FROM sluice_logs WHERE "organisation_id" = \{p\d+:String\} AND /s,
 ];
@@ -39,6 +43,10 @@ export class FakeClickHouse {
   partitions: readonly number[] = [];
   /** What questions are answered. */
   answer: (asked: AskedStatement) => readonly Row[] = () => [];
+  /** Parts that a removal of rows has replaced. */
+  oldParts = 0;
+  /** Called before rows are removed, and after it: a server that dies then. */
+  removing: (when: 'before' | 'after') => Promise<void> = async () => undefined;
   /** Called before a batch is answered, which is stored already: a server that dies then. */
   stored: (token: string) => Promise<void> = async () => undefined;
   readonly asked: AskedStatement[] = [];
@@ -96,7 +104,7 @@ export class FakeClickHouse {
       const body = Buffer.concat(chunks);
       const rows = given.query?.startsWith('INSERT')
         ? await this.#insert(given.query, given, body)
-        : this.#ask(body.toString().trim(), given);
+        : await this.#ask(body.toString().trim(), given);
       end(200, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
     } catch (error) {
       this.faults.push(String(error));
@@ -108,7 +116,7 @@ export class FakeClickHouse {
     if (!holds) throw new Error(`the request is not as it must be: ${what}`);
   }
 
-  #ask(body: string, given: Readonly<Record<string, string>>): readonly Row[] {
+  async #ask(body: string, given: Readonly<Record<string, string>>): Promise<readonly Row[]> {
     const sql = body.replace(/\s*FORMAT JSONEachRow$/, '');
     const params = Object.fromEntries(
       Object.entries(given).flatMap(([name, value]) => (name.startsWith('param_') ? [[name.slice(6), value]] : [])),
@@ -121,8 +129,10 @@ export class FakeClickHouse {
     const named = new Set([...sql.matchAll(/\{(\w+):/g)].map(([, name]) => name));
     this.#must(named.size === Object.keys(params).length, `parameters of ${sql}`);
     for (const name of named) this.#must(name !== undefined && Object.hasOwn(params, name), `parameter ${name}`);
-    this.#must(Number(given.max_execution_time) <= 6, 'a limit of time');
+    const patient = given.http_headers_progress_interval_ms === '10000';
+    this.#must(Number(given.max_execution_time) <= (patient ? 3_600 : 6), 'a limit of time');
     this.asked.push({ sql, params });
+    if (sql.includes('AS "parts"')) return [{ parts: this.oldParts }];
     if (sql.startsWith('SELECT version')) return [{ version: this.version }];
     if (sql.includes('system.columns')) return this.columns.map((name) => ({ name }));
     if (sql.includes('system.parts')) return this.partitions.map((partition) => ({ partition: String(partition) }));
@@ -132,7 +142,56 @@ export class FakeClickHouse {
         .filter(({ node, seq }) => seq === 1 && nodes.includes(`'${node}'`))
         .map(({ node }) => ({ node }));
     }
+    if (sql.startsWith('ALTER') && sql.includes(' DELETE ')) {
+      this.#must(given.mutations_sync === '2', 'a removal that all replicas have carried out');
+      await this.removing('before');
+      this.#remove(sql, params);
+      await this.removing('after');
+    }
+    if (patient && sql.startsWith('SELECT')) return this.#selected(sql, params);
     return sql.startsWith('SELECT') ? this.answer({ sql, params }) : [];
+  }
+
+  #remove(sql: string, params: Readonly<Record<string, string>>): void {
+    const value = (name = '') => params[name] ?? '';
+    const [, workspace] = /"workspace_id" = \{(\w+):/.exec(sql) ?? [];
+    const [, plain = '', by] = /"(id|api_key_id)" = \{(\w+):/.exec(sql) ?? [];
+    const [, salt, hashed = '', digest] = /concat\(\{(\w+):String\}, "(\w+)"\)\)\) = \{(\w+):/.exec(sql) ?? [];
+    const goes = (row: Row): boolean => {
+      if (row.organisation_id !== value('p1') || Number(row.time) >= Number(value('p2'))) return false;
+      if (workspace !== undefined && row.workspace_id !== value(workspace)) return false;
+      if (by !== undefined) return row[plain] === value(by);
+      const text = `${value(salt)}${row[hashed]}`;
+      return createHash('sha256').update(text).digest('hex').toUpperCase() === value(digest);
+    };
+    for (const [token, rows] of this.batches) {
+      this.batches.set(
+        token,
+        rows.filter((row) => !goes(row)),
+      );
+    }
+  }
+
+  /** Answers what an erasure asks of the records that it selects: how many, their chunks, their traces. */
+  #selected(sql: string, params: Readonly<Record<string, string>>): readonly Row[] {
+    const inner =
+      /FROM \(SELECT [^()]* FROM sluice_logs WHERE "organisation_id" = \{p1:String\} AND \("(\w+)" = \{p2:String\} AND "time" < \{p3:Int64\}(?: AND "workspace_id" = \{(p4):String\})?\)\)/;
+    const [, column = '', workspace] = inner.exec(sql) ?? [];
+    this.#must(column !== '', `what is erased: ${sql}`);
+    const rows = this.rows.filter(
+      (row) =>
+        row.organisation_id === params.p1 &&
+        row[column] === params.p2 &&
+        Number(row.time) < Number(params.p3) &&
+        (workspace === undefined || row.workspace_id === params[workspace]),
+    );
+    if (sql.startsWith('SELECT count(*) AS "n"')) return [{ n: rows.length }];
+    const [, a = '', b = '', offset] =
+      /^SELECT DISTINCT "(\w+)" AS a, "(\w+)" AS b .* ORDER BY ALL LIMIT 1000 OFFSET (\d+)$/s.exec(sql) ?? [];
+    this.#must(a !== '', sql);
+    const pairs = rows.filter((row) => row[a] !== null && row[b] !== null).map((row) => `${row[a]} ${row[b]}`);
+    const page = [...new Set(pairs)].sort().slice(Number(offset), Number(offset) + 1000);
+    return page.map((pair) => ({ a: pair.split(' ')[0], b: pair.split(' ')[1] }));
   }
 
   async #insert(query: string, given: Readonly<Record<string, string>>, body: Buffer): Promise<readonly Row[]> {

@@ -57,7 +57,7 @@ export const everything = (organisationId = 'org-a') => {
   return { scope, from: Date.UTC(2026, 0, 1) - 86_400_000, to: Date.UTC(2026, 0, 10), where: [] };
 };
 
-async function startBucket(): Promise<{ readonly s3: S3Server; readonly blobs: Blobs }> {
+export async function startBucket(): Promise<{ readonly s3: S3Server; readonly blobs: Blobs }> {
   const s3 = await startS3Server({ buckets: ['blobs'] });
   const blobs = await openS3Blobs({
     bucket: 'blobs',

@@ -20,7 +20,7 @@ const BY_CODE: Readonly<Record<string, (place: Place) => string>> = {
   '194': refusedUser,
   '516': refusedUser,
   '497': ({ database, user }) =>
-    `The user ${JSON.stringify(user)} lacks rights: it needs SELECT, INSERT, CREATE TABLE, ALTER and SHOW on ${database}.*.`,
+    `The user ${JSON.stringify(user)} lacks rights: it needs SELECT, INSERT, CREATE TABLE, ALTER and SHOW on ${database}.*, and SELECT on system.parts.`,
   '164': ({ user }) => `The user ${JSON.stringify(user)} may only read: give it another settings profile.`,
 };
 

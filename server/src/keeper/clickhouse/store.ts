@@ -31,6 +31,7 @@ interface Asked {
   readonly query: string;
   readonly query_params?: Readonly<Record<string, SqlValue>>;
   readonly abort_signal?: AbortSignal;
+  readonly clickhouse_settings?: Readonly<Record<string, string | number>>;
 }
 
 interface Client {
@@ -79,6 +80,15 @@ const WRITING = {
   min_insert_block_size_rows: MOST_OF_BATCH,
   min_insert_block_size_bytes: 0,
 };
+
+/** Of what may take minutes: the server says meanwhile that it is at it. */
+const PATIENT = {
+  max_execution_time: 3_600,
+  send_progress_in_http_headers: 1,
+  http_headers_progress_interval_ms: '10000',
+};
+/** Its clock and that of the control store. */
+const SKEW_MS = 60_000;
 
 type Row = Record<string, unknown>;
 
@@ -162,15 +172,36 @@ export class ClickHouse {
     });
   }
 
-  /** A connection, as questions use one. It holds no socket between them. */
-  connect(): Connection {
+  /** Removes rows for good. Resolves when all replicas have written their parts anew; where this rejects, they may go on. */
+  remove(where: string, values: readonly SqlValue[]): Promise<void> {
+    const query = `ALTER TABLE ${TABLE} DELETE WHERE ${where}`;
+    const clickhouse_settings = { ...PATIENT, mutations_sync: 2 };
+    return this.#heard(
+      async (client) => void (await client.command({ query, query_params: paramsOf(values), clickhouse_settings })),
+    );
+  }
+
+  /** Whether no part is left that was replaced before a time (milliseconds since the epoch). */
+  isClear(before: number): Promise<boolean> {
+    return this.#heard(async (client) => {
+      const query = `SELECT count(*) AS "parts" FROM system.parts WHERE NOT "active" AND "database" = currentDatabase() AND "table" = {table:String} AND toUnixTimestamp("remove_time") <= {before:Int64}`;
+      const query_params = { table: TABLE, before: BigInt(Math.ceil((before + SKEW_MS) / 1_000)) };
+      const answer = await client.query({ query, query_params, format: 'JSONEachRow' });
+      const [row] = (await answer.json()) as { parts: number }[];
+      return Number(row?.parts) === 0;
+    });
+  }
+
+  /** A connection, as questions use one, or as one that may take minutes does. It holds no socket between them. */
+  connect({ patient = false } = {}): Connection {
     let under = new AbortController();
     const ask = <T>(sql: string, values: readonly SqlValue[], read: (answer: Answer) => Promise<T>): Promise<T> => {
       under = new AbortController();
       const { signal } = under;
-      const query_params = Object.fromEntries(values.map((value, i) => [`p${i + 1}`, value]));
+      const query_params = paramsOf(values);
+      const more = patient ? { clickhouse_settings: PATIENT } : {};
       return this.#heard(async (client) =>
-        read(await client.query({ query: sql, query_params, format: 'JSONEachRow', abort_signal: signal })),
+        read(await client.query({ query: sql, query_params, format: 'JSONEachRow', abort_signal: signal, ...more })),
       );
     };
     return {
@@ -304,6 +335,10 @@ export class ClickHouse {
     const { host, database, user } = this.#address;
     return { host, database, user };
   }
+}
+
+function paramsOf(values: readonly SqlValue[]): Readonly<Record<string, SqlValue>> {
+  return Object.fromEntries(values.map((value, i) => [`p${i + 1}`, value]));
 }
 
 function plainRow(row: Row): Row {

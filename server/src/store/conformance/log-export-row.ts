@@ -35,6 +35,7 @@ export const LOG_ERASURE = {
   before: 1_700_000_000_000,
   status: 'done',
   nodes: { node: { records: 2, bodies: 1, feedback: 0, damaged_files: 0, done: true } },
+  rewritten_at: null,
   exports: [],
   destinations: [],
   done_at: 1_700_000_000_000,

@@ -47,12 +47,14 @@ const erasureItem = z.object({
   before: z.string().nullable().describe('Requests from before this time; null for a single one.'),
   status: z
     .enum(['pending', 'done'])
-    .describe('`pending`: no answer shows the requests, and files still have them. `done`: no file has them.'),
+    .describe(
+      '`pending`: no answer shows the requests, and files still have them. `done`: no file has them, on any node, in the object store or in ClickHouse.',
+    ),
   records: z.int().describe('Requests that were removed from files, so far.'),
   bodies: z.int().describe('Those of them whose bodies were removed.'),
   feedback: z.int().describe('Feedback on them that was removed.'),
   damaged_files: z.int().describe('Files that cannot be read, in which such requests may be.'),
-  nodes: z.array(z.string()).describe('Nodes that have done their part.'),
+  nodes: z.array(z.string()).describe('Nodes whose disks have nothing of them any more.'),
   exports: z.array(z.string()).describe('Exports from before, which may have such requests. They are not reached.'),
   destinations: z
     .array(z.string())
@@ -123,6 +125,7 @@ async function begin(
     before,
     status: 'pending',
     nodes: {},
+    rewritten_at: null,
     exports: await exportsBefore(tx, tenant.workspaceId),
     destinations: [...destinations],
     done_at: null,
