@@ -23,7 +23,7 @@ export function startLogErasures(common: Common, stores: Stores, spools: Spools)
     eraser: spools.logs.keeper,
     feedback: spools.logs.feedback,
     node: nodeId,
-    // What is replaced is noted by the time of all nodes.
+    // Files are replaced by the time of all nodes.
     clock: storeClock,
     log,
     segments: () => journalSegments(spool),

@@ -11,7 +11,6 @@ import { importOldLogs, takeOverPositions } from '../keeper/import.ts';
 import { journalsIn } from '../keeper/journal-reader.ts';
 import type { KeeperClient } from '../keeper/keeper-client.ts';
 import { KeptJournal } from '../keeper/kept-journal.ts';
-import { knownNode } from '../keeper/known-node.ts';
 import { LogKeeper } from '../keeper/log-keeper.ts';
 import { NodeLogs } from '../keeper/node-logs.ts';
 import { OldFiles } from '../keeper/old-files.ts';
@@ -80,7 +79,10 @@ export async function openLogs(
   const shared = index === 1 ? await shareFiles(common, stores) : null;
   const { tables, nodeId, storeClock } = stores;
   // Where records of several nodes go to one store elsewhere.
-  const sending = config.logs === null || tables.engine === 'sqlite' ? null : knownNode(tables, nodeId, storeClock);
+  const sending =
+    config.logs === null || tables.engine === 'sqlite'
+      ? null
+      : (await import('../keeper/known-node.ts')).knownNode(tables, nodeId, storeClock);
   const own = index === 1 ? lifecycle.own('log keeper', keeperOf(common, stores, bodies, shared, feedback)) : null;
   if (own !== null) {
     await moveOldLogs(common, stores, own, keptTo);

@@ -259,7 +259,7 @@ export class LogErasures implements Closable {
         let { rewritten_at } = row;
         if (state.rewritten !== undefined && (await state.rewritten(tx, { ...row, nodes }))) rewritten_at = clock.now();
         if (state.filed === true && rewritten_at !== null) {
-          // It has come with records of its own: all is looked at again.
+          // It has come with its own records: all is looked at again.
           rewritten_at = null;
           nodes = Object.fromEntries(Object.entries(nodes).map(([name, part]) => [name, { ...part, done: false }]));
         }

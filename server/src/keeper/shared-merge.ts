@@ -1,6 +1,6 @@
 /**
  * Makes one file of many of all nodes: by one node at a time, and beside everything else, for the blob store may be slow. Files
- * come often there. So eight of a level make one of the next, and no record is written anew each time. What is erased is left
+ * come often there. So eight of a level make one of the next, and no record is written anew each time. Erased rows are left
  * out in the same way.
  */
 import { unlink } from 'node:fs/promises';
