@@ -34,7 +34,7 @@ import { sessionsOfDevices } from './0041-sessions-of-devices.ts';
 import { handedOverDestinations } from './0044-handed-over-destinations.ts';
 import { verifiedDomains } from './0045-verified-domains.ts';
 import { approvals } from './0046-approvals.ts';
-import { erasuresForAll } from './0046-erasures-for-all.ts';
+import { erasuresForAll } from './0047-erasures-for-all.ts';
 import type { Migration } from './migration.ts';
 
 /** The control tables. Append-only. */
