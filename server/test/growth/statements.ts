@@ -94,7 +94,7 @@ export async function statementsOf(
 
 /** What a directory does, by each of the indexes that it finds users and groups by. */
 async function sync({ send, user, group }: Directory): Promise<void> {
-  const id = await user('growth@scim.example', { externalId: 'growth' });
+  const id = await user('growth@scim.acme.example', { externalId: 'growth' });
   const groupId = await group('Growth', [id]);
   for (const filter of ['userName eq "a"', 'externalId eq "a"', `id eq "${id}"`, `groups.value eq "${groupId}"`]) {
     await send('GET', `/Users${filterOf(filter)}`);
