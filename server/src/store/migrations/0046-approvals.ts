@@ -4,8 +4,14 @@ import type { Migration, Types } from './migration.ts';
 export const approvals: Migration = { name: '0046-approvals', statements };
 
 function statements({ text, int }: Types): string[] {
-  return ['oauth_codes', 'oauth_families'].flatMap((table) => [
+  const columns = ['oauth_codes', 'oauth_families'].flatMap((table) => [
     `ALTER TABLE ${table} ADD COLUMN client_name ${text}`,
     `ALTER TABLE ${table} ADD COLUMN signed_in_at ${int}`,
   ]);
+  return [
+    ...columns,
+    // Approvals are listed newest first.
+    'DROP INDEX oauth_families_user',
+    'CREATE INDEX oauth_families_user ON oauth_families (organisation_id, user_id, created_at, id)',
+  ];
 }
