@@ -45,7 +45,9 @@ const WORDS = /:(?:type|groupBy|metadataKey)\b/;
 const UNLISTED: ReadonlySet<string> = new Set(['GET /v1/organisations/:organisationId/members', 'PUT /v2/batches/:id']);
 
 describe('a path that names no object', () => {
-  const named = ACTIONS.filter((row) => row.path.includes(':') && !WORDS.test(row.path));
+  // A key opens none of those for signed-in users; `server/test/oauth/client.test.ts` asks them for what is not there.
+  const opened = ACTIONS.filter(({ auth }) => auth !== 'login');
+  const named = opened.filter((row) => row.path.includes(':') && !WORDS.test(row.path));
 
   it('is tried for the whole catalogue', () => expect(named.length).toBeGreaterThan(50));
 

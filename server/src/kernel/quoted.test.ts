@@ -44,6 +44,7 @@ it.each([
   ['/v1/models/Bearer%200a1b2c3d4e5f', '/v1/models/(not shown)'],
   ["'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI0MiJ9.c2lnbmVk'", "'(not shown)'"],
   ['the header api_key: "h3llo-w0rld" is wrong', 'the header api_key: "(not shown)" is wrong'],
+  ['api_key:8f14e45f-ceea-467f-a0e6-5dd8198fc286 is wrong', 'api_key:(not shown) is wrong'],
   ['https://name:pass@host.example/v1 cannot be reached', 'https://(not shown)@host.example/v1 cannot be reached'],
   ['no file 0123456789abcdef0123456789abcdef', 'no file (not shown)'],
   ['-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiG9w0 and so on', '(not shown)'],

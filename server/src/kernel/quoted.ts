@@ -37,7 +37,8 @@ const SECRETS_IN_TEXT: readonly RegExp[] = [
 
 /** Secrets by what is before them, which is shown. */
 const SECRETS_BEHIND: readonly RegExp[] = [
-  /((?:secret|passw(?:or)?d|passphrase|token|api[-_ ]?key|access[-_ ]?key)["']?\s{0,4}[:=]\s{0,4}["']?)(?=[a-z+/._-]{0,64}\d)[^\s"'<>()]{6,}/gi,
+  // An id of ours (UUID version 7) is none: limits are counted for `api_key:<id>`.
+  /((?:secret|passw(?:or)?d|passphrase|token|api[-_ ]?key|access[-_ ]?key)["']?\s{0,4}[:=]\s{0,4}["']?)(?![\da-f]{8}-[\da-f]{4}-7[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12})(?=[a-z+/._-]{0,64}\d)[^\s"'<>()]{6,}/gi,
   // Name and password in an address.
   /(:\/\/)[^/?#\s@:]*:[^/?#\s@]+(?=@)/g,
 ];

@@ -38,7 +38,10 @@ describe('a request that a usage limit refuses reads', () => {
     ['api_key:key-1', 'API key key-1'],
     ['workspace_id:01a20115-4b54-788b-aef9-bc510add51c5', 'this workspace'],
     ['metadata.team:search', 'metadata.team:search'],
-    ['api_key:key-1-metadata._user:alice', 'api_key:key-1-metadata._user:alice'],
+    [
+      'api_key:01a20115-4b54-788b-aef9-bc510add51c5-metadata._user:alice',
+      'api_key:01a20115-4b54-788b-aef9-bc510add51c5-metadata._user:alice',
+    ],
   ])('%s as "%s"', (valueKey, whom) => {
     expect(said(spec({ valueKey }), 60, 60)).toContain(`is used up for ${whom}: 60 of 60 tokens.`);
   });
