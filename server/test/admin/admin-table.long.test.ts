@@ -104,7 +104,12 @@ const WRITTEN = new Map<string, { readonly at: string; readonly scopes: string; 
 for (const [id, method, path] of TABLE) {
   const scopes = unique(TABLE.filter((row) => row[0] === id).flatMap((row) => row[4]));
   const auth = id.startsWith('workspace-exclusions.') ? 'key' : 'key_or_login';
-  const OPEN: Readonly<Record<string, string>> = { 'utils.test-auth': 'any_credential', 'auth.self': 'login' };
+  const OPEN: Readonly<Record<string, string>> = {
+    'utils.test-auth': 'any_credential',
+    'auth.self': 'login',
+    'oauth-approvals.list': 'login',
+    'oauth-approvals.delete': 'login',
+  };
   WRITTEN.set(id, {
     at: `${method} ${path}`,
     scopes: scopes.join(),

@@ -6,11 +6,9 @@ import type { SignIns } from '../../src/admin/sign-in.ts';
 import { createAuthenticator } from '../../src/auth/authenticator.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { CUSTOM_LOGS } from '../../src/resources/logs/insert.ts';
 import { KEPT_LOGS } from '../../src/resources/logs/reach.ts';
-import { SECRET_MANAGERS } from '../../src/resources/secret-references/manager.ts';
 import { Services } from '../../src/resources/services.ts';
 import type { StoredLog, Tables } from '../../src/store/ports.ts';
 import { rowOf } from '../../src/telemetry/log-columns.ts';
@@ -54,8 +52,6 @@ export interface Matrix {
   close(): Promise<void>;
 }
 
-/** Every gateway is well. */
-const NO_PINGS = { ping: async () => ({ version: '1', outboundError: null, inboundError: null }) };
 const UNDONE = new Error('undone');
 const WRITES = new Set(['insert', 'insertAll', 'update', 'remove', 'updateOrganisation']);
 const AUDIT = new Set(['audit_log', 'audit_heads']);
@@ -142,9 +138,7 @@ export async function startMatrix(
           ),
         )
         .provide(KEPT_LOGS, { store: kept, days: 0, erased: async () => [] })
-        .provide(CUSTOM_LOGS, forgottenLogs)
-        .provide(GATEWAYS, NO_PINGS)
-        .provide(SECRET_MANAGERS, { read: async () => ({ object: {} }) }),
+        .provide(CUSTOM_LOGS, forgottenLogs),
     },
     rows: rows(base),
   });

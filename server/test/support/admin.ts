@@ -14,6 +14,7 @@ import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
 import { createSimulationRunner } from '../../src/limits/simulation/simulation-runner.ts';
 import { createGuardrailInvoker } from '../../src/llm/guard/guardrail-invoker.ts';
+import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
 import { GUARDRAIL_INVOKER } from '../../src/resources/guardrails/invoke.ts';
 import { DESTINATION_TRIALS } from '../../src/resources/log-destinations/index.ts';
 import { type BodyReader, KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
@@ -21,6 +22,7 @@ import { EXPORTS } from '../../src/resources/logs/exports/index.ts';
 import { RECORDS } from '../../src/resources/logs/index.ts';
 import { type CreatedOrganisation, createOperatorKey, createOrganisation } from '../../src/resources/organisations.ts';
 import { SIMULATIONS } from '../../src/resources/policies/simulation.ts';
+import { SECRET_MANAGERS } from '../../src/resources/secret-references/manager.ts';
 import { Services } from '../../src/resources/services.ts';
 import { memoryCounters } from '../../src/store/memory/counters.ts';
 import type { Tables } from '../../src/store/ports.ts';
@@ -88,6 +90,9 @@ const emptyBodies: BodyReader = {
   days: 14,
 };
 
+/** What a gateway answers to a ping. */
+const ALL_WELL = { version: '1', outboundError: null, inboundError: null };
+
 /** The services that a test has not provided itself. */
 function withDefaults(services: Services, clock: Clock): Services {
   const simulations = createSimulationRunner({
@@ -100,6 +105,9 @@ function withDefaults(services: Services, clock: Clock): Services {
     services.provide(DESTINATION_TRIALS, { run });
   }
   if (KEPT_BODIES.find(services) === null) services.provide(KEPT_BODIES, emptyBodies);
+  if (SECRET_MANAGERS.find(services) === null)
+    services.provide(SECRET_MANAGERS, { read: async () => ({ object: {} }) });
+  if (GATEWAYS.find(services) === null) services.provide(GATEWAYS, { ping: async () => ALL_WELL });
   if (EXPORTS.find(services) === null) services.provide(EXPORTS, { maxRows: 1_000, wake: () => undefined });
   if (RECORDS.find(services) === null) services.provide(RECORDS, { find: async () => null });
   const trials = createGuardrailInvoker({ clock, outside: () => () => outsideOf() });
