@@ -31,6 +31,20 @@ describe('log keeper', () => {
     expect(await count()).toBe(7);
   });
 
+  it('answers what is asked while it comes to rest', async () => {
+    // It is too large at every tick, so it rests whenever nothing is asked.
+    under = await startKeeper({ mostRssMb: 1, tickMs: 60 });
+    await under.write(...some(1, 5));
+    const pids = new Set<number | null>();
+    for (let i = 0; i < 16; i++) {
+      expect(await count()).toBe(5);
+      pids.add(under.keeper.pid);
+      await new Promise((resolve) => setTimeout(resolve, (i * 17) % 90));
+    }
+    expect(pids.size).toBeGreaterThan(2);
+    expect(under.keeper.restarts).toBe(0);
+  });
+
   it('sets aside a record that is none, and skips a damaged line; the others are kept', async () => {
     const errors: LogFields[] = [];
     const log = {

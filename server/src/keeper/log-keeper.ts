@@ -42,6 +42,12 @@ const STEADY_MS = 60_000;
 const REST_MS = 60_000;
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
+/** Keepers that one question is asked of, where each comes to rest at that moment. */
+const MOST_ASKED = 3;
+
+/** A keeper ended because it was idle or large. It does so only while it works on nothing. */
+class Rested extends Error {}
+
 export class LogKeeper extends KeeperClient implements Closable {
   readonly #options: LogKeeperOptions;
   #running: { readonly child: ChildProcess; readonly channel: Channel; readonly ready: Promise<void> } | null = null;
@@ -101,7 +107,19 @@ export class LogKeeper extends KeeperClient implements Closable {
     await gone;
   }
 
+  /** What a keeper had not begun when it came to rest is asked of the next one. */
   async ask(name: string, ...args: readonly unknown[]): Promise<unknown> {
+    for (let asked = 1; ; asked++) {
+      try {
+        return await this.#ask(name, ...args);
+      } catch (error) {
+        if (!(error instanceof Rested)) throw error;
+        if (asked === MOST_ASKED) throw keeperAway(1);
+      }
+    }
+  }
+
+  async #ask(name: string, ...args: readonly unknown[]): Promise<unknown> {
     if (this.#closed || this.#status === 'missing') throw keeperAway(null);
     if (this.#running === null) {
       const wait = this.#retryAt - this.#options.clock.now();
@@ -169,7 +187,8 @@ export class LogKeeper extends KeeperClient implements Closable {
     const ended = (code: number | null): void => {
       if (this.#running?.child !== child) return;
       this.#running = null;
-      const error = keeperAway(this.#status === 'missing' ? null : 1);
+      const rests = code === 0 && !this.#closed && this.#status !== 'missing';
+      const error = rests ? new Rested() : keeperAway(this.#status === 'missing' ? null : 1);
       tell?.reject(error);
       channel.end(error);
       if (this.#closed || this.#status === 'missing') return;

@@ -1,14 +1,8 @@
 /** The audit log as an organisation sees it, and as somebody who can write to the database cannot leave it. */
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import {
-  type AdminHarness,
-  type Answer,
-  type Call,
-  emptyTables,
-  plainVault,
-  startAdmin,
-} from '../../../test/support/admin.ts';
+import type { AdminHarness, Answer, Call } from '../../../test/support/admin.ts';
+import { emptyTables, plainVault, startAdmin } from '../../../test/support/admin.ts';
 import { consoleServer } from '../../../test/support/console.ts';
 import { NaiveLogStore } from '../../../test/support/naive-log-store.ts';
 import { addUser, PUBLIC_URL, signIn } from '../../../test/support/people.ts';
