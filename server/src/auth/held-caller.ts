@@ -40,7 +40,7 @@ export const callerOf = ({ token, userId }: HeldCaller): HeldCaller => ({
 export const nameOfCaller = ({ keyId, token }: Pick<Work, 'keyId' | 'token'>): string =>
   keyId !== null ? 'API key' : token !== undefined ? 'token' : 'user';
 
-/** The present rights of whoever began the work; null where nothing says who did. */
+/** The present rights of the user or key that began the work; null where that is not known. */
 export async function rightsOfCaller(
   tables: Pick<Tables, 'read'>,
   clock: Clock,

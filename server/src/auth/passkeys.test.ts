@@ -23,7 +23,7 @@ function depsOf(publicUrl: string): PasskeyDeps & { readonly sessions: ConsoleSe
   return { tables, vault: plainVault, clock, sessions, publicUrl: () => publicUrl };
 }
 
-/** Answers to a challenge as a passkey that nobody has registered. */
+/** Answers to a challenge as a passkey that is not registered. */
 function answer(deps: PasskeyDeps, challenge: string, browser: string | null) {
   const clientDataJSON = Buffer.from(JSON.stringify({ type: 'webauthn.get', challenge })).toString('base64url');
   const response = {

@@ -175,7 +175,7 @@ function onlyOnce(error: unknown): never {
   throw error instanceof SluiceError && error.kind === 'conflict' ? noChallenge() : error;
 }
 
-/** What a browser needs to sign in with a passkey, whoever its user is. */
+/** What a browser needs to sign in with a passkey of any user. */
 export async function signInOptions(
   deps: PasskeyDeps,
   browser: string,

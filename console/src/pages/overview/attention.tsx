@@ -11,7 +11,7 @@ import { Failure, Loading } from '../../ui/states.tsx';
 const NEAR = 0.8;
 const SOON_MS = 14 * 86_400_000;
 
-/** Budgets that are nearly used, keys that end soon, and new keys that nobody fetched after a rotation. */
+/** Budgets that are nearly used, keys that end soon, and new keys that were not fetched after a rotation. */
 export function Attention({ workspaceId }: { workspaceId: string }) {
   const can = useCan();
   const zone = useZone();

@@ -64,7 +64,7 @@ test('a fallback tells tries in a row as one, the wait between them, and what wa
   ]);
 });
 
-test('why a fallback stopped is told, and what a connection failed with', () => {
+test('the story says why a fallback stopped, and what a connection failed with', () => {
   const cause = { kind: 'connection', code: null, message: 'The host could not be found.' } as const;
   const stopped = '502 is not in on_status_codes';
   const route = [{ path: 'config', mode: 'fallback', chosen: 'config.targets[0]', why: '', stopped, left_out: [] }];

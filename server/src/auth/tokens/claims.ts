@@ -1,4 +1,4 @@
-/** What the claims of a token say, read by one rule each. Only `organisationIn` reads claims that nobody has verified yet. */
+/** What the claims of a token say, read by one rule each. Only `organisationIn` reads claims that are not verified yet. */
 import type { JsonObject } from '../../kernel/json.ts';
 import type { JwtSettings } from '../jwt-settings.ts';
 import { SCOPES, TOKEN } from '../scopes.ts';
