@@ -1,12 +1,11 @@
 /** A canary in every field that takes a secret, and none of them in any file, answer, record or line of the log. */
 import { generateKeyPairSync } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ACTIONS } from '../../src/resources/catalog.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allTextFields, soundsSecret } from '../support/fields.ts';
+import { filesBelow } from '../support/files-below.ts';
 import { CASES } from '../support/hosted-cases.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { startServer, type TestServer } from '../support/server.ts';
@@ -468,15 +467,12 @@ describe.each(['SQLite', 'PostgreSQL'])('on %s', (engine) => {
   }, 120_000);
 
   it('no file of the server, table of the store or line of its logs holds one', async () => {
-    const names = await readdir(server.dataDir, { recursive: true, withFileTypes: true });
     const kept: string[] = [];
     let plain = false;
-    for (const entry of names) {
-      if (!entry.isFile()) continue;
-      const path = join(entry.parentPath, entry.name);
-      const content = await readFile(path, 'latin1');
+    for (const { path, bytes } of await filesBelow(server.dataDir)) {
+      const content = bytes.toString('latin1');
       plain ||= content.includes(CONTROL);
-      for (const field of found(content)) kept.push(`${entry.name}: ${field}`);
+      for (const field of found(content)) kept.push(`${path}: ${field}`);
     }
     if (database !== '') {
       const client = new pg.Client({ connectionString: database });

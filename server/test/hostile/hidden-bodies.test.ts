@@ -2,12 +2,12 @@
  * Requests whose texts must be kept nowhere: each sends canaries, which are then looked for in every file, journal, record, chunk,
  * export, span, metric and line of the log that a server has made. A request that is kept shows that they would be found.
  */
-import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Engine, literal, openEngine } from '../../src/keeper/engine.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { eventually } from '../support/budgets.ts';
+import { filesBelow } from '../support/files-below.ts';
 import { keptFrames } from '../support/kept-bodies.ts';
 import { type Collector, startCollector } from '../support/otlp-collector.ts';
 import { startServer, type TestServer } from '../support/server.ts';
@@ -83,11 +83,7 @@ const address = (word: string) => `${word}@example.com`;
 /** Everything that the server has stored or sent, by where. */
 async function stored(): Promise<ReadonlyMap<string, string>> {
   const out = new Map<string, string>();
-  for (const entry of await readdir(server.dataDir, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile()) continue;
-    const path = join(entry.parentPath, entry.name);
-    out.set(`file ${entry.name}`, (await readFile(path).catch(() => Buffer.alloc(0))).toString('latin1'));
-  }
+  for (const { path, bytes } of await filesBelow(server.dataDir)) out.set(`file ${path}`, bytes.toString('latin1'));
   const frames = await keptFrames(server.dataDir);
   const text = frames.map((frame) => (frame.kind === 'piece' ? frame.bytes.toString('utf8') : JSON.stringify(frame)));
   out.set('journal of bodies', text.join('\n'));

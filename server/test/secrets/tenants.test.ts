@@ -1,9 +1,8 @@
 /** Who may use a secret reference, what may be changed of one, and where the secret never is: on both stores. */
-import { readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../src/telemetry/logger.ts';
+import { filesBelow } from '../support/files-below.ts';
 import { postgresDatabase } from '../support/postgres.ts';
 import { type FakeVault, startVault, VAULT } from '../support/secret-managers/vault.ts';
 import { startServer, type TestServer } from '../support/server.ts';
@@ -197,9 +196,7 @@ describe.each(['SQLite', 'PostgreSQL'])('on %s', (engine) => {
         await fetch(`${server.url}/metrics`, { headers: { 'x-gateway-api-key': server.first.operator_api_key } })
       ).text(),
     );
-    for (const entry of await readdir(server.dataDir, { recursive: true, withFileTypes: true })) {
-      if (entry.isFile()) texts.push(await readFile(join(entry.parentPath, entry.name), 'latin1'));
-    }
+    for (const { bytes } of await filesBelow(server.dataDir)) texts.push(bytes.toString('latin1'));
     if (database !== '') {
       const client = new pg.Client({ connectionString: database });
       await client.connect();

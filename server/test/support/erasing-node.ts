@@ -1,5 +1,5 @@
 /** A node with stored requests and bodies in a directory of a test's: its journals, its keeper's process, its work on erasures. */
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemTenant } from '../../src/auth/tenant.ts';
@@ -24,6 +24,7 @@ import { BodyJournal } from '../../src/store/disk/body-journal.ts';
 import { openJournal } from '../../src/store/disk/journal.ts';
 import type { EnvelopeVault } from '../../src/store/envelope.ts';
 import type { Blobs, Tables } from '../../src/store/ports.ts';
+import { filesBelow } from './files-below.ts';
 import { logRecord } from './log-record.ts';
 
 /** Where an erasure changes something: a chunk without bodies, feedback, a file for all nodes, the list of files. */
@@ -243,11 +244,9 @@ export async function openErasingNode(world: ErasingWorld, name: string, given?:
       };
       const engineOfFiles = await openEngine({ memory: '256MB', threads: 1, temporary: join(dir, 'spill') });
       const connection = await engineOfFiles.connect();
-      for (const entry of await readdir(dir, { recursive: true, withFileTypes: true })) {
-        if (!entry.isFile()) continue;
-        const path = join(entry.parentPath, entry.name);
-        has(path, await readFile(path).catch(() => ''));
-        if (!entry.name.endsWith('.parquet')) continue;
+      for (const { path, bytes } of await filesBelow(dir)) {
+        has(path, bytes);
+        if (!path.endsWith('.parquet')) continue;
         const rows = await rowsOf(connection, { sql: `SELECT * FROM read_parquet('${path}')`, values: [] });
         has(`rows of ${path}`, JSON.stringify(rows));
       }

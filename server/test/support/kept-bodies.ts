@@ -1,10 +1,11 @@
 /** What the journal of bodies in a data directory holds, opened with the installation's keys. */
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { openSegmentKey } from '../../src/compose/body-keys.ts';
 import { BodyGroups } from '../../src/keeper/body-groups.ts';
 import { loadKeyring } from '../../src/store/keyring.ts';
 import { type BodyFrame, framesIn } from '../../src/telemetry/bodies/frame.ts';
+import { filesBelow } from './files-below.ts';
 
 export async function keptFrames(dataDir: string): Promise<BodyFrame[]> {
   const keyring = await loadKeyring({ masterKeyFile: join(dataDir, 'master.key'), create: false });
@@ -25,12 +26,5 @@ export async function keptFrames(dataDir: string): Promise<BodyFrame[]> {
 
 /** Every file below a directory that has a text in it. */
 export async function filesWith(dir: string, text: string): Promise<string[]> {
-  const found: string[] = [];
-  for (const entry of await readdir(dir, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile()) continue;
-    const path = join(entry.parentPath, entry.name);
-    const bytes = await readFile(path).catch(() => Buffer.alloc(0));
-    if (bytes.includes(text)) found.push(path);
-  }
-  return found;
+  return (await filesBelow(dir)).filter(({ bytes }) => bytes.includes(text)).map(({ path }) => path);
 }
