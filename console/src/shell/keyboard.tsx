@@ -23,6 +23,7 @@ const MARKS: Readonly<Record<string, string>> = {
   t: 'range',
   '[': 'previous',
   ']': 'next',
+  c: 'copy-id',
 };
 
 export function useKeyboard(open: (dialog: 'palette' | 'help') => void): void {
@@ -48,6 +49,8 @@ export function useKeyboard(open: (dialog: 'palette' | 'help') => void): void {
       if (event.key === 'g') chord.current = event.timeStamp;
       else if (event.key === '?') open('help');
       else if (event.key === 'j' || event.key === 'k') step(event.key === 'j' ? 1 : -1);
+      else if (event.key === 'x') inRow('input[type=checkbox]')?.click();
+      else if (event.key === 'o') openInTab(inRow('a'));
       else press(MARKS[event.key], event);
     };
     addEventListener('keydown', onKeyDown);
@@ -67,6 +70,14 @@ function press(mark: string | undefined, event: KeyboardEvent): void {
   else found.click();
 }
 
+/** What the row has that holds the focus. */
+const inRow = (selector: string): HTMLElement | null | undefined =>
+  document.activeElement?.closest('main .list tbody tr')?.querySelector<HTMLElement>(selector);
+
+function openInTab(link: HTMLElement | null | undefined): void {
+  if (link instanceof HTMLAnchorElement) window.open(link.href, '_blank', 'noopener');
+}
+
 /** Moves the focus to the link of the next or former row. */
 function step(by: 1 | -1): void {
   const links = [
@@ -83,6 +94,10 @@ export function KeyboardHelp({ onClose }: { onClose: () => void }) {
     ['/', t('Filter the list')],
     ['j  k', t('Next and previous row')],
     ['Enter', t('Open the row')],
+    ['o', t('Open the row in a new tab')],
+    ['x', t('Choose the row')],
+    ['[  ]', t('Previous and next request')],
+    ['c', t('Copy the id of the request')],
     ['l', t('Follow requests live')],
     ['t', t('Change the range of time')],
     ['.', t('Show the call as curl')],

@@ -7,6 +7,7 @@ import {
   KeyRound,
   LayoutDashboard,
   type LucideIcon,
+  ShieldX,
   SquareTerminal,
   UserRound,
   Users,
@@ -40,8 +41,10 @@ const page = (own: Omit<Page, 'view'>, load: () => Promise<{ Page: ComponentType
 export const PAGES: readonly Page[] = [
   page({ path: '/', label: 'Overview', group: 'Home', icon: LayoutDashboard, scope: null, key: 'o', bar: true }, () => import('../pages/overview/page.tsx')),
   page({ path: '/requests', label: 'Requests', group: 'Observe', icon: Activity, scope: 'logs.list', key: 'r', bar: true }, () => import('../pages/requests/page.tsx')),
+  page({ path: '/requests/compare', label: 'Compare requests', group: null, icon: Activity, scope: 'logs.list' }, () => import('../pages/compare/page.tsx')),
   page({ path: '/requests/:id', label: 'Request', group: null, icon: Activity, scope: 'logs.list' }, () => import('../pages/request/page.tsx')),
   page({ path: '/spend', label: 'Spend', group: 'Observe', icon: CircleDollarSign, scope: 'analytics.view', key: 's', bar: true }, () => import('../pages/spend/page.tsx')),
+  page({ path: '/denials', label: 'Denials', group: 'Observe', icon: ShieldX, scope: 'logs.list', key: 'd' }, () => import('../pages/denials/page.tsx')),
   page({ path: '/playground', label: 'Playground', group: 'Build', icon: SquareTerminal, scope: 'completions.write', key: 'p' }, () => import('../pages/playground/page.tsx')),
   page({ path: '/keys', label: 'API keys', group: 'Access', icon: KeyRound, scope: 'workspace_user_api_keys.list', key: 'k', bar: true }, () => import('../pages/keys/page.tsx')),
   page({ path: '/keys/:id', label: 'API key', group: null, icon: KeyRound, scope: 'workspace_user_api_keys.list' }, () => import('../pages/keys/detail.tsx')),

@@ -210,16 +210,18 @@ function WorkspaceSwitcher() {
   const { session } = useSession();
   const { set } = useUrl();
   const chosen = useWorkspace();
+  // Members have their rights in workspaces, one at a time.
+  const all = session.user.role !== 'member';
   if (session.workspaces.length === 0) return <span className="muted">{t('No workspace yet')}</span>;
   return (
     <label className="switcher">
       <span className="visually-hidden">{t('Workspace')}</span>
       <select
         id="workspace-switcher"
-        value={chosen?.slug ?? ''}
+        value={chosen?.slug ?? (all ? '' : session.workspaces[0]?.slug)}
         onChange={(event) => set({ ws: event.target.value || null, cursor: null })}
       >
-        <option value="">{t('All workspaces')}</option>
+        {all && <option value="">{t('All workspaces')}</option>}
         {session.workspaces.map(({ slug, name }) => (
           <option key={slug} value={slug} translate="no">
             {name}

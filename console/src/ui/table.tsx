@@ -1,6 +1,6 @@
 /** Lists of objects: a table on wide screens, cards on narrow ones, with only the rows in sight in the document. */
 import { useWindowVirtualizer } from '@tanstack/react-virtual';
-import { type ReactNode, useLayoutEffect, useRef, useState } from 'react';
+import { type MouseEvent, type ReactNode, useLayoutEffect, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
 import { t } from '../app/i18n.ts';
 import { useHref } from '../shell/url-state.ts';
@@ -27,6 +27,16 @@ export interface ListTableProps<Row> {
   /** On narrow screens, in two lines. */
   readonly card: (row: Row) => { readonly head: ReactNode; readonly detail: ReactNode; readonly side?: ReactNode };
   readonly busy?: boolean;
+  /** Opens a row in place of going to its page, where the click asks for no new tab. */
+  readonly onOpen?: ((row: Row) => void) | undefined;
+  /** The key of the row that is open. */
+  readonly current?: string;
+  /** A box before each row. */
+  readonly select?: {
+    readonly selected: readonly string[];
+    readonly toggle: (key: string) => void;
+    readonly label: (row: Row) => string;
+  };
 }
 
 const ROW_PX = 44;
@@ -64,7 +74,8 @@ function useRows<Row>(rows: readonly Row[], height: number) {
   return { root, shown, before: Math.max(0, before), after: Math.max(0, after) };
 }
 
-function Table<Row>({ label, columns, rows, keyOf, pathOf, busy = false }: ListTableProps<Row>) {
+function Table<Row>(props: ListTableProps<Row>) {
+  const { label, columns, rows, keyOf, pathOf, busy = false, onOpen, current, select } = props;
   const { root, shown, before, after } = useRows(rows, ROW_PX);
   const [, navigate] = useLocation();
   const href = useHref();
@@ -73,6 +84,11 @@ function Table<Row>({ label, columns, rows, keyOf, pathOf, busy = false }: ListT
       <table className="list" aria-label={label} aria-rowcount={rows.length + 1} aria-busy={busy}>
         <thead>
           <tr>
+            {select && (
+              <th scope="col">
+                <span className="visually-hidden">{t('Chosen')}</span>
+              </th>
+            )}
             {columns.map((column) => (
               <th key={column.id} scope="col" className={column.numeric ? 'number' : undefined}>
                 {column.header}
@@ -81,18 +97,31 @@ function Table<Row>({ label, columns, rows, keyOf, pathOf, busy = false }: ListT
           </tr>
         </thead>
         <tbody>
-          {before > 0 && <Gap height={before} span={columns.length} />}
+          {before > 0 && <Gap height={before} span={columns.length + 1} />}
           {shown.map(({ row, index }) => (
             <tr
               key={keyOf(row)}
               aria-rowindex={index + 2}
               className={pathOf ? 'clickable' : undefined}
+              aria-current={current === keyOf(row) ? 'true' : undefined}
+              onClickCapture={(event) => {
+                if (onOpen && opens(event)) {
+                  event.preventDefault();
+                  onOpen(row);
+                }
+              }}
               onClick={(event) => {
                 if (!pathOf || (event.target as Element).closest('a, button, input, select, summary')) return;
                 if (getSelection()?.toString()) return;
-                navigate(href(pathOf(row)));
+                if (onOpen) onOpen(row);
+                else navigate(href(pathOf(row)));
               }}
             >
+              {select && (
+                <td>
+                  <SelectBox row={row} id={keyOf(row)} select={select} />
+                </td>
+              )}
               {columns.map((column) => (
                 <td key={column.id} className={cellClass(column)}>
                   {column.cell(row)}
@@ -100,10 +129,28 @@ function Table<Row>({ label, columns, rows, keyOf, pathOf, busy = false }: ListT
               ))}
             </tr>
           ))}
-          {after > 0 && <Gap height={after} span={columns.length} />}
+          {after > 0 && <Gap height={after} span={columns.length + 1} />}
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Whether a click is a plain one on the link of a row. */
+const opens = (event: MouseEvent): boolean =>
+  (event.target as Element).closest('a') !== null &&
+  event.button === 0 &&
+  !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+
+function SelectBox<Row>(props: { row: Row; id: string; select: NonNullable<ListTableProps<Row>['select']> }) {
+  const { row, id, select } = props;
+  return (
+    <input
+      type="checkbox"
+      aria-label={select.label(row)}
+      checked={select.selected.includes(id)}
+      onChange={() => select.toggle(id)}
+    />
   );
 }
 

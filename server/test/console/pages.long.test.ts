@@ -15,6 +15,10 @@ const PATHS = [
   ['/', 'Overview'],
   ['/requests', 'Requests'],
   ['/requests?outcome=aborted', 'Requests'],
+  ['/requests?cols=workspace,error,metadata.team', 'Requests'],
+  ['/requests/compare', 'Compare requests'],
+  ['/denials', 'Denials'],
+  ['/denials?status_code=403', 'Denials'],
   ['/spend?group=workspace&and=model', 'Spend'],
   ['/playground', 'Playground'],
   ['/keys', 'API keys'],
@@ -130,7 +134,18 @@ describe.skipIf(browser.context === null)(TITLE, () => {
   test('no text of the frame and its pages misses the translation', async () => {
     await page.evaluate("localStorage.setItem('sluice.language', 'pseudo')");
     const missed: string[] = [];
-    for (const path of ['/', '/requests', '/spend', '/keys', '/workspaces', '/people', '/audit', '/me']) {
+    for (const path of [
+      '/',
+      '/requests',
+      '/denials',
+      '/requests/compare',
+      '/spend',
+      '/keys',
+      '/workspaces',
+      '/people',
+      '/audit',
+      '/me',
+    ]) {
       await open(path);
       await page.locator('.frame h1').waitFor();
       await settled();
@@ -176,6 +191,92 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     await page.getByText('No requests match these 2 filters').waitFor();
     await page.locator('.empty').getByRole('button', { name: 'Clear filters' }).click();
     await page.getByText('1–4 of 4').waitFor();
+  });
+
+  test('a request opens beside the list, with keys for the next one, its id and the way back', async () => {
+    await page.setViewportSize({ width: 1440, height: 900 });
+    await open('/requests');
+    await page.getByText('1–4 of 4').waitFor();
+    const { data } = await logs();
+    await page.keyboard.press('j');
+    await page.keyboard.press('Enter');
+    const sheet = page.getByRole('complementary', { name: 'Request' });
+    await sheet.getByRole('heading', { name: 'Story' }).waitFor();
+    expect(new URL(page.url()).searchParams.get('open')).toBe(data[0]?.id);
+    expect(await violations()).toEqual([]);
+    await page.keyboard.press(']');
+    await expect.poll(() => new URL(page.url()).searchParams.get('open')).toBe(data[1]?.id);
+    await sheet.getByRole('heading', { name: 'Story' }).waitFor();
+    await page.keyboard.press('c');
+    await sheet.getByText('Copied').waitFor();
+    await page.keyboard.press('Escape');
+    await sheet.waitFor({ state: 'detached' });
+    expect(await page.evaluate('document.activeElement.closest("tr") !== null')).toBe(true);
+  });
+
+  test('two requests that were chosen are compared field by field', async () => {
+    await page.setViewportSize({ width: 1440, height: 900 });
+    await open('/requests');
+    await page.getByText('1–4 of 4').waitFor();
+    await page.keyboard.press('j');
+    await page.keyboard.press('x');
+    await page.keyboard.press('j');
+    await page.keyboard.press('x');
+    await page.getByRole('link', { name: 'Compare the two requests' }).click();
+    await heading('Compare requests').waitFor();
+    await page.getByRole('table', { name: 'Changed fields' }).getByText('model.requested').waitFor();
+    await settled();
+    expect(await violations()).toEqual([]);
+  });
+
+  test('columns and views are chosen, and the list is exported whole', async () => {
+    await open('/requests');
+    await page.getByText('1–4 of 4').waitFor();
+    await button('Columns').click();
+    await page.getByLabel('Trace id', { exact: true }).check();
+    await page.getByRole('columnheader', { name: 'Trace id' }).waitFor();
+    await page.keyboard.press('Escape');
+    await button('Views').click();
+    await page.getByLabel('Name of this view').fill('traces');
+    await button('Save').click();
+    expect(await violations()).toEqual([]);
+    await open('/requests');
+    await page.getByText('1–4 of 4').waitFor();
+    await button('Views').click();
+    await button('traces').click();
+    await page.getByRole('columnheader', { name: 'Trace id' }).waitFor();
+    await button('Export').click();
+    const file = page.waitForEvent('download');
+    await button('CSV').click();
+    const lines = readFileSync(await (await file).path(), 'utf8')
+      .trim()
+      .split('\r\n');
+    expect(lines).toHaveLength(5);
+    const { data } = await logs();
+    expect(lines[1]?.startsWith(`${data[0]?.id},`)).toBe(true);
+  });
+
+  test('all workspaces are all of them', async () => {
+    const made = await server.admin('POST', '/admin/workspaces', { name: 'Elsewhere' });
+    const id = String(made.body.id);
+    const body = { request: { url: 'https://x.example/v1', body: {} }, response: { body: {} } };
+    const key = await server.admin('POST', '/api-keys/workspace/service', {
+      name: 'writes',
+      workspace_id: id,
+      scopes: ['logs.write', 'completions.write'],
+    });
+    expect([made.status, key.status]).toEqual([200, 200]);
+    expect((await server.admin('POST', '/logs', body, String(key.body.key))).status).toBe(200);
+    const count = async (where: string) => Number((await server.admin('GET', `/logs?total=true${where}`)).body.total);
+    await vi.waitFor(async () => expect(await count(`&workspace_id=${id}`)).toBe(1), { timeout: 20_000 });
+    await open('/requests');
+    const cell = page.getByRole('table', { name: 'Requests' }).getByText('Elsewhere');
+    await cell.waitFor();
+    await page.locator('#workspace-switcher').selectOption({ label: 'Elsewhere' });
+    await page.getByText('1–1 of 1').waitFor();
+    await page.getByRole('table', { name: 'Requests' }).getByRole('link').first().click();
+    await page.getByRole('heading', { name: 'Story' }).waitFor();
+    await page.locator('#workspace-switcher').selectOption('');
   });
 
   test('live shows a request as it comes', async () => {

@@ -15,9 +15,9 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 /** Request and answer, where they were kept and may be seen. */
-export function Bodies({ id, workspaceId }: { id: string; workspaceId: string }) {
+export function Bodies({ id, query }: { id: string; query: { workspace_id?: string } }) {
   const may = useCan()('logs.view');
-  const input = { path: { logId: id }, query: { workspace_id: workspaceId } };
+  const input = { path: { logId: id }, query };
   const { data, error, refetch } = useApi('GET /v1/logs/{logId}', input, { enabled: may });
   if (!may) return <p className="muted">{t(REASONS.hidden ?? '')}</p>;
   if (error) return <Failure error={error} onRetry={() => void refetch()} />;

@@ -5,13 +5,14 @@ import type { Decision } from './story.ts';
 const WIDTH = 600;
 
 /** When each attempt began and how long it took, on one scale; the numbers are in the table itself. */
-export function Waterfall({ decision: { attempts, outcome } }: { decision: Decision }) {
+export function Waterfall({ decision, label = t('Attempts') }: { decision: Decision; label?: string }) {
+  const { attempts, outcome } = decision;
   const end = Math.max(1, outcome.latency_ms, ...attempts.map((one) => (one.began_ms ?? 0) + one.duration_ms));
   const x = (ms: number) => (ms / end) * WIDTH;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard
-    <section className="table-box" tabIndex={0} aria-label={t('Attempts')}>
-      <table className="list waterfall" aria-label={t('Attempts')}>
+    <section className="table-box" tabIndex={0} aria-label={label}>
+      <table className="list waterfall" aria-label={label}>
         <thead>
           <tr>
             <th scope="col">{t('Target')}</th>

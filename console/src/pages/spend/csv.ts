@@ -1,4 +1,5 @@
 import type { Range } from '../../shell/url-state.ts';
+import { csvText } from '../../ui/csv.ts';
 import { type Group, nameOf, type Row } from './groups.ts';
 
 /** A line a row, with the range on each, so that files of several months can be joined. Costs are micro-dollars. */
@@ -12,11 +13,5 @@ export function csvOf(rows: readonly Row[], groups: readonly Group[], range: Pic
     String(row.total_tokens ?? 0),
     String(row.cost_micros ?? 0),
   ]);
-  return [head, ...lines].map((line) => `${line.map(cell).join(',')}\r\n`).join('');
-}
-
-/** Quoted where it must be (RFC 4180). A text that a spreadsheet would compute gets an apostrophe in front. */
-function cell(text: string): string {
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return csvText([head, ...lines]);
 }
