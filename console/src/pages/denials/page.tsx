@@ -57,7 +57,7 @@ export function Page() {
           </>
         }
       />
-      <Histogram query={asked} title={t('Denials over time')} />
+      <Histogram query={asked} title={t('Denials over time')} ended="refused" />
       <div className="columns even">
         <Top query={asked} by="error_code" field="error_code" title={t('By error code')} param="error_code" />
         <Top query={asked} by="api_key" field="api_key" title={t('By API key')} param="api_key_ids" />

@@ -12,7 +12,7 @@ import type { Log } from './tail.ts';
 
 type Query = NonNullable<Operations['GET /v1/logs']['input']['query']>;
 
-/** More is work for an export of the API, which ends in a file of its own. */
+/** More is work for `POST /v1/logs/exports`. */
 const MOST = 10_000;
 const PAGE = 200;
 

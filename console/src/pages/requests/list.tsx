@@ -4,7 +4,7 @@ import type { Operations } from '../../../types/api.ts';
 import { answer } from '../../api/client.ts';
 import { useApi, useCursorList } from '../../api/queries.ts';
 import { bucketName, count, dateTime, duration, percent, zoneName } from '../../app/format.ts';
-import { t } from '../../app/i18n.ts';
+import { plural, t } from '../../app/i18n.ts';
 import { useListedWorkspace, useUrl, useZone } from '../../shell/url-state.ts';
 import { BarChart } from '../../ui/chart.tsx';
 import { type Filter, useFilters } from '../../ui/filters.tsx';
@@ -23,8 +23,8 @@ export type Query = NonNullable<Operations['GET /v1/logs']['input']['query']>;
 const PAGE = 200;
 const RequestView = lazy(async () => ({ default: (await import('../request/view.tsx')).RequestView }));
 
-/** The number of requests over time by outcome. A bar chosen becomes the range. */
-export function Histogram({ query, title }: { query: Query; title: string }) {
+/** The number of requests over time by outcome; `ended`: the only one there is. A bar chosen becomes the range. */
+export function Histogram({ query, title, ended }: { query: Query; title: string; ended?: 'refused' }) {
   const zone = useZone();
   const { set } = useUrl();
   const { data, error, refetch } = useApi('GET /v1/logs/histogram', { query: { ...query, zone: zoneName(zone) } });
@@ -35,8 +35,16 @@ export function Histogram({ query, title }: { query: Query; title: string }) {
     <div className="card chart-card">
       <BarChart
         title={title}
-        summary={t('{total} requests, {share} succeeded', { total, share: percent(ok, total) })}
-        series={OUTCOMES.map(({ id, label, tone }) => ({ id, label: t(label), tone }))}
+        summary={
+          ended
+            ? plural(total, { one: '{n} request was refused', other: '{n} requests were refused' })
+            : t('{total} requests, {share} succeeded', { total, share: percent(ok, total) })
+        }
+        series={OUTCOMES.filter(({ id }) => ended === undefined || id === ended).map(({ id, label, tone }) => ({
+          id,
+          label: t(label),
+          tone,
+        }))}
         bars={data.data_points.map((point) => ({
           at: point.timestamp,
           name: bucketName(point.timestamp, data.bucket, zone),
