@@ -2,7 +2,7 @@
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { userConfigFolder } from '../config.ts';
-import { readText } from '../http/fetcher.ts';
+import { readText } from '../http/background-fetcher.ts';
 import { operatorHttp } from '../http/operator-http.ts';
 import { type Clock, holdFor, systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';

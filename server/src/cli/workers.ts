@@ -2,7 +2,7 @@
 import cluster, { type Worker } from 'node:cluster';
 import { fileURLToPath } from 'node:url';
 import type { Config } from '../config.ts';
-import { KeeperRelay } from '../keeper/worker-keeper.ts';
+import { KeeperRelay } from '../keeper/keeper-relay.ts';
 import { systemClock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import { openDataDir } from '../store/disk/data-dir.ts';

@@ -1,6 +1,6 @@
 import { createGuardedFetch } from '../gateway/guarded-fetch.ts';
+import { createFetcher, type Fetcher } from '../http/background-fetcher.ts';
 import { createEgressGuard, type EgressGuard } from '../http/egress-guard.ts';
-import { createFetcher, type Fetcher } from '../http/fetcher.ts';
 import type { DocumentReaders } from '../oauth/clients.ts';
 import type { Common } from './common.ts';
 import type { Front } from './front.ts';

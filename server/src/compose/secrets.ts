@@ -1,6 +1,6 @@
 import { cloudVariable, readCloudFile, readClusterToken, readSecretFile, secretVariable } from '../config.ts';
+import { createFetcher } from '../http/background-fetcher.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
-import { createFetcher } from '../http/fetcher.ts';
 import { createTokenCache } from '../providers/token-cache.ts';
 import type { SecretContent, SecretManagers, SecretPlace } from '../resources/secret-references/manager.ts';
 import type { Common } from './common.ts';

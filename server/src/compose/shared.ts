@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
-import type { LocalShare } from '../limits/admission.ts';
 import { countLiveNodes } from '../limits/live-nodes.ts';
+import type { LocalShare } from '../limits/rate-limits.ts';
 import { countersByClock } from '../store/ipc/ipc.ts';
 import { memoryCache } from '../store/memory/cache.ts';
 import { memoryCounters } from '../store/memory/counters.ts';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { cloudVariable, readCloudFile } from '../config.ts';
+import { createFetcher } from '../http/background-fetcher.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
-import { createFetcher } from '../http/fetcher.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
 import type { Pricer } from '../pricing/price.ts';
 import { createTokenCache } from '../providers/token-cache.ts';

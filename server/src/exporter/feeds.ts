@@ -1,6 +1,6 @@
 /** The feeds of one server, made of its settings. */
 import { join } from 'node:path';
-import type { Fetcher } from '../http/fetcher.ts';
+import type { Fetcher } from '../http/background-fetcher.ts';
 import type { OperatorHttp } from '../http/operator-http.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';

@@ -1,8 +1,8 @@
 /** The process that sends telemetry. It is started by the server (`exporter.ts`) and ends with it. */
 import { mkdir } from 'node:fs/promises';
 import { setPriority } from 'node:os';
+import type { Fetcher } from '../http/background-fetcher.ts';
 import type { ListenAddress } from '../http/egress-guard.ts';
-import type { Fetcher } from '../http/fetcher.ts';
 import { operatorHttp } from '../http/operator-http.ts';
 import { Channel, type Message } from '../keeper/messages.ts';
 import { systemClock } from '../kernel/clock.ts';
@@ -46,7 +46,7 @@ const host: DestinationHost = {
 async function guardedCalls(trustedHosts: readonly string[]): Promise<Fetcher> {
   const [{ createEgressGuard }, { createFetcher }] = await Promise.all([
     import('../http/egress-guard.ts'),
-    import('../http/fetcher.ts'),
+    import('../http/background-fetcher.ts'),
   ]);
   const egress = createEgressGuard({ trustedHosts, ownListeners: () => listeners, clock: systemClock, log });
   return createFetcher({ egress, clock: systemClock });

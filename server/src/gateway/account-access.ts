@@ -1,7 +1,7 @@
 /** What a provider works with to reach an account: guarded calls, and the tokens that signing in takes. */
 import { pipeline, type Readable, Transform } from 'node:stream';
+import { type FetchAnswer, type Fetcher, readText } from '../http/background-fetcher.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
-import { type FetchAnswer, type Fetcher, readText } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';

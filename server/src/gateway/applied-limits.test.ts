@@ -4,9 +4,9 @@ import { testExchange } from '../../test/support/exchange.ts';
 import { limitSpecWith } from '../../test/support/ledger-node.ts';
 import { ratePolicyRow, usagePolicyRow } from '../../test/support/policies.ts';
 import type { Principal } from '../auth/principal.ts';
-import { limitedEntity } from '../limits/admission.ts';
 import { compileRatePolicies } from '../limits/policies/rates.ts';
 import { compileUsagePolicies } from '../limits/policies/usage.ts';
+import { limitedEntity } from '../limits/rate-limits.ts';
 import { factsOf } from '../llm/steps/admit.ts';
 import { rateLimitsOf, usageLimitsOf } from './applied-limits.ts';
 

@@ -1,10 +1,10 @@
 /** Which limits a call counts under: those of its caller, of its workspace, of an account it uses, and of policies. */
 import type { Principal } from '../auth/principal.ts';
-import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
 import { type LimitSpec, limitSpecs } from '../limits/ledger/limit-spec.ts';
 import type { PolicyFacts, PolicyScope } from '../limits/policies/conditions.ts';
 import { addRateLimits } from '../limits/policies/rates.ts';
 import { addUsageLimits } from '../limits/policies/usage.ts';
+import { type LimitedEntity, limitedEntity } from '../limits/rate-limits.ts';
 import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 
 type RatePolicyIndex = Parameters<typeof addRateLimits>[0];

@@ -6,7 +6,7 @@ import type { ActualUse, LimitCharge } from '../limits/ledger/ledger.ts';
 import { type LimitSpec, MAX_UNITS } from '../limits/ledger/limit-spec.ts';
 import { orderingTimestamp } from '../limits/ordering-timestamp.ts';
 import type { PolicyFacts } from '../limits/policies/conditions.ts';
-import { UsageRefused, unpricedRefused } from '../limits/usage-refused.ts';
+import { UsageRefused, unpricedRefused } from '../limits/usage-limit-refused.ts';
 import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import { rateLimitsOf, usageLimitsOf } from './applied-limits.ts';
 import type { LimitState } from './limit-state.ts';

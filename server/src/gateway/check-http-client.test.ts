@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { CheckError } from '../guardrails/check.ts';
+import type { Fetcher } from '../http/background-fetcher.ts';
 import { createEgressGuard } from '../http/egress-guard.ts';
-import type { Fetcher } from '../http/fetcher.ts';
 import { TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import { checkHttpClient } from './check-http-client.ts';

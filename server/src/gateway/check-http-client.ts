@@ -1,8 +1,8 @@
 /** How checks call others: through the egress guard, bounded in time and size, following no redirect. */
 import { CheckError, type CheckHttpClient, type MostRead } from '../guardrails/check.ts';
 import type { CheckHttpClientFactory } from '../guardrails/run.ts';
+import type { Fetcher } from '../http/background-fetcher.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
-import type { Fetcher } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 

@@ -4,8 +4,8 @@
  */
 import { Readable } from 'node:stream';
 import { createBrotliDecompress, createInflate, createUnzip } from 'node:zlib';
+import type { FetchAnswer, Fetcher } from '../http/background-fetcher.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
-import type { FetchAnswer, Fetcher } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { ownAdmission, WORKSPACE } from '../../test/support/caller.ts';
-import { limitedEntity } from '../limits/admission.ts';
+import { limitedEntity } from '../limits/rate-limits.ts';
 import { LimitState } from './limit-state.ts';
 
 it('a refused request gives back what rate limits had counted, and its answer tells what is left then', async () => {

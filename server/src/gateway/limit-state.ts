@@ -1,5 +1,5 @@
-import type { Quota, Reservation } from '../limits/admission.ts';
 import type { UsageLimitState, UsageReservation } from '../limits/ledger/ledger.ts';
+import type { Quota, Reservation } from '../limits/rate-limits.ts';
 import type { LimitFacts } from '../store/limit-types.ts';
 
 /** What limits hold of one request, and what they have said of it. */

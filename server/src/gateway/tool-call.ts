@@ -16,8 +16,8 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { recordedAs } from '../operations/dialects/errors.ts';
 import type { Call } from './call.ts';
-import { runOptions } from './guardrail-runner.ts';
 import { GuardrailState } from './guardrail-state.ts';
+import { runOptions } from './tool-call-guardrails.ts';
 
 /** What a plane says of a tool that is called. */
 export interface ToolUse {

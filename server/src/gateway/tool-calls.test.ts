@@ -6,8 +6,8 @@ import type { JsonObject } from '../kernel/json.ts';
 import { parseJson } from '../kernel/json-exact.ts';
 import { errorBody } from '../operations/dialects/errors.ts';
 import type { CallKind } from './call.ts';
+import { runCall } from './non-model-call.ts';
 import type { Plane } from './plane.ts';
-import { runCall } from './run-call.ts';
 import type { GatewayServices } from './services.ts';
 import { callTool } from './tool-call.ts';
 

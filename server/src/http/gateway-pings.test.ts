@@ -1,7 +1,7 @@
 /** The one deadline over both calls of a ping. */
 import { Readable } from 'node:stream';
 import { expect, it } from 'vitest';
-import type { Fetcher } from './fetcher.ts';
+import type { Fetcher } from './background-fetcher.ts';
 import { gatewayPings } from './gateway-pings.ts';
 
 it('a gateway that never answers, in its head or in its body, is given up after ten seconds over both calls', async () => {

@@ -2,7 +2,7 @@
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { parseJson } from '../kernel/json-exact.ts';
-import { type Fetcher, readText } from './fetcher.ts';
+import { type Fetcher, readText } from './background-fetcher.ts';
 
 const LIMIT_MS = 10_000;
 /** A health answer is a few dozen bytes. */

@@ -1,7 +1,7 @@
 /** One POST to an address that a tenant chose, through the egress guard, with one deadline over all of it. */
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import type { Fetcher } from './fetcher.ts';
+import type { Fetcher } from './background-fetcher.ts';
 
 export interface WebhookCall {
   readonly organisationId: string;

@@ -3,7 +3,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { LogCatalog, SharedLogFiles } from './catalog.ts';
 import type { Engine } from './engine.ts';
-import type { Elsewhere } from './sender.ts';
+import type { Elsewhere } from './remote-file-sender.ts';
 import type { RepeatedBodies } from './tail.ts';
 
 export interface KeeperOptions {

@@ -15,7 +15,7 @@ import { byDay, MERGE_FILES, someOf } from './merge-plan.ts';
 import { type RowsThatStay, writeParquet } from './parquet-file.ts';
 import { Pins } from './pins.ts';
 import { type Pinned, relationOf } from './queries.ts';
-import { Sender } from './sender.ts';
+import { Sender } from './remote-file-sender.ts';
 import { SharedFiles } from './shared-files.ts';
 import { SharedMerge } from './shared-merge.ts';
 import { LogTail } from './tail.ts';

@@ -10,7 +10,7 @@ import { memoryCounters } from '../store/memory/counters.ts';
 import type { Counters } from '../store/ports.ts';
 import { openRedis } from '../store/redis/redis.ts';
 import type { RateLimit } from '../store/schema.ts';
-import { type Admission, createAdmission, type LimitedEntity, limitedEntity, windowOf } from './admission.ts';
+import { type Admission, createAdmission, type LimitedEntity, limitedEntity, windowOf } from './rate-limits.ts';
 
 const UNITS: readonly RateLimit['unit'][] = ['rps', 'rpm', 'rph', 'rpd', 'rpw'];
 const TYPES: readonly RateLimit['type'][] = ['requests', 'tokens'];

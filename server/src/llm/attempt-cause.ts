@@ -1,7 +1,7 @@
 /** Why an attempt failed, for its record. */
 
 import type { ErrorKind, SluiceError } from '../kernel/errors.ts';
-import { LimitRefused } from '../limits/refused.ts';
+import { LimitRefused } from '../limits/limit-refused.ts';
 import { errorCode, recordedAs } from '../operations/dialects/errors.ts';
 import type { AttemptCause } from '../telemetry/record.ts';
 import type { AttemptResult } from './state/attempt-result.ts';

@@ -18,7 +18,7 @@ import type { GuardrailThread } from './guard/apart/thread.ts';
 import type { LargeBodies } from './large/thread.ts';
 import type { Features } from './plan.ts';
 import type { BegunAnswer, Judging } from './relay/begun-answer.ts';
-import type { DefaultLimits } from './relay/rules.ts';
+import type { DefaultLimits } from './relay/retry-rules.ts';
 import type { Breakers } from './routing/breaker.ts';
 import { Attempt } from './state/attempt.ts';
 import { LlmLimits } from './state/limits.ts';

@@ -1,5 +1,5 @@
-import type { Left, Quota } from '../limits/admission.ts';
 import type { UsageLimitState } from '../limits/ledger/ledger.ts';
+import type { Left, Quota } from '../limits/rate-limits.ts';
 import type { CacheHit } from './cache/cache-entry-writer.ts';
 import type { Uses } from './exchange.ts';
 import type { LlmOutcome } from './state/outcome.ts';

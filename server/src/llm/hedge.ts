@@ -6,8 +6,8 @@
 
 import type { SluiceError } from '../kernel/errors.ts';
 import type { WireControl, WireHandler } from '../kernel/wire.ts';
-import type { LimitedEntity, Reservation } from '../limits/admission.ts';
 import type { UsageReservation } from '../limits/ledger/usage-reservation.ts';
+import type { LimitedEntity, Reservation } from '../limits/rate-limits.ts';
 import { recordedAs } from '../operations/dialects/errors.ts';
 import { NO_TOKENS } from '../operations/usage.ts';
 import type { AttemptCause } from '../telemetry/record.ts';

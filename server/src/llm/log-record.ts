@@ -16,7 +16,7 @@ import type { Plan } from './plan.ts';
 import { countOf } from './routing/scores.ts';
 import { modelUnder } from './shaping.ts';
 import { appliedLimits } from './state/limits.ts';
-import { isExplained } from './steps/prepare.ts';
+import { isExplained } from './steps/build-target-request.ts';
 import type { Target } from './target.ts';
 
 export function logRecordOf(

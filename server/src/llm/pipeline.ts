@@ -12,27 +12,27 @@ import { respondError } from './respond-error.ts';
 import { admit, admitTarget } from './steps/admit.ts';
 import { answerDryRun } from './steps/answer-dry-run.ts';
 import { authenticate } from './steps/authenticate.ts';
+import { buildTargetRequest } from './steps/build-target-request.ts';
 import { callTarget } from './steps/call-target.ts';
 import { checkOwners } from './steps/check-owners.ts';
-import { dispatch } from './steps/dispatch.ts';
-import { enter, leave } from './steps/enter.ts';
+import { chooseAnswerGuarding } from './steps/choose-answer-guarding.ts';
 import { fetchMedia } from './steps/fetch-media.ts';
 import { guard, guardTarget, refuseToContinue } from './steps/guard.ts';
-import { guardAnswer } from './steps/guard-answer.ts';
 import { lookUpInCache } from './steps/look-up-in-cache.ts';
 import { noteOwner } from './steps/note-owner.ts';
 import { pinSnapshot } from './steps/pin-snapshot.ts';
-import { prepare } from './steps/prepare.ts';
 import { readRequestBody } from './steps/read-body.ts';
 import { record } from './steps/record.ts';
-import { release } from './steps/release.ts';
+import { releaseBodies } from './steps/release-bodies.ts';
 import { requireSavedConfig } from './steps/require-saved-config.ts';
 import { reserve, reserveTarget } from './steps/reserve.ts';
 import { resolve } from './steps/resolve.ts';
-import { checkTargets, choose, route } from './steps/route.ts';
 import { settle } from './steps/settle.ts';
 import { storeInCache } from './steps/store-in-cache.ts';
+import { freeSlot, takeSlot } from './steps/take-slot.ts';
 import { answerObject } from './steps/training-objects.ts';
+import { tryOnlyTarget } from './steps/try-only-target.ts';
+import { checkTargets, choose, tryTargets } from './steps/try-targets.ts';
 
 /** Which requests a row runs for. */
 export const GROUPS = {
@@ -72,7 +72,7 @@ const row = <Verb>(step: Verb, group: Row['group'], ...when: Row['when']): Row<V
 /** Nothing can be planned before caller, body and model are known; what the headers alone forbid is refused before the body is read. */
 const HEAD: readonly Row[] = [
   row(authenticate, 'all'),
-  row(enter, 'all'),
+  row(takeSlot, 'all'),
   row(pinSnapshot, 'all'),
   row(requireSavedConfig, 'all'),
   row(readRequestBody, 'all'),
@@ -83,11 +83,11 @@ const REQUEST: readonly Row[] = [
   row(choose, 'calls', 'several targets'),
   row(admit, 'all', 'rate limits'),
   row(reserve, 'all', 'usage limits'),
-  row(dispatch, 'all', 'one target'),
-  row(route, 'calls', 'several targets'),
+  row(tryOnlyTarget, 'all', 'one target'),
+  row(tryTargets, 'calls', 'several targets'),
 ];
 
-/** Run by `dispatch` once, and by `route` for each target that is tried, until a step gives the target's result. */
+/** Run by `tryOnlyTarget` once, and by `tryTargets` for each target that is tried, until a step gives the target's result. */
 const TARGET: readonly Row[] = [
   row(admitTarget, 'calls', 'several targets', 'rate limits'),
   row(reserveTarget, 'calls', 'several targets', 'usage limits'),
@@ -95,7 +95,7 @@ const TARGET: readonly Row[] = [
   row(guardTarget, 'calls', 'several targets', 'guardrails'),
   row(refuseToContinue, 'calls', 'several targets', 'guardrails'),
   row(fetchMedia, 'calls', 'media'),
-  row(prepare, 'calls'),
+  row(buildTargetRequest, 'calls'),
   row(checkOwners, 'calls', 'owned objects'),
   row(checkTargets, 'calls', 'several targets', 'dry run'),
   row(answerDryRun, 'calls', 'dry run'),
@@ -105,7 +105,7 @@ const TARGET: readonly Row[] = [
 ];
 
 /** Run for the answer of each attempt that `callTarget` makes, which then goes to the caller as it comes. */
-const ANSWER: readonly Row<AnswerStep>[] = [row(guardAnswer, 'calls', 'guardrails')];
+const ANSWER: readonly Row<AnswerStep>[] = [row(chooseAnswerGuarding, 'calls', 'guardrails')];
 
 /** Run in any case, also after a refusal, a failure and a client abort; a step that fails does not keep the next from running. */
 const TAIL: readonly Row[] = [
@@ -113,8 +113,8 @@ const TAIL: readonly Row[] = [
   row(storeInCache, 'calls', 'cache'),
   row(noteOwner, 'calls', 'owned objects'),
   row(record, 'all'),
-  row(release, 'all'),
-  row(leave, 'all'),
+  row(releaseBodies, 'all'),
+  row(freeSlot, 'all'),
 ];
 
 export const TABLE = { head: HEAD, request: REQUEST, target: TARGET, answer: ANSWER, tail: TAIL } as const;

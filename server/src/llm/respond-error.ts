@@ -2,7 +2,7 @@ import { denying } from '../gateway/guardrail-denial.ts';
 import { hookResults } from '../gateway/guardrail-state.ts';
 import { hasUnreadBody } from '../http/read-body.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
-import { LimitRefused } from '../limits/refused.ts';
+import { LimitRefused } from '../limits/limit-refused.ts';
 import { errorBody, errorStatus, recordedAs } from '../operations/dialects/errors.ts';
 import { streamErrorEvent } from '../operations/dialects/stream.ts';
 import type { Exchange, Uses } from './exchange.ts';

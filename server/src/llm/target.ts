@@ -6,7 +6,7 @@ import { secretsOf } from '../providers/sent-secrets.ts';
 import type { OpenedAccount, StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { CachePolicy } from './cache/policy.ts';
 import type { Hedge } from './relay/hedge-race.ts';
-import type { AttemptLimits, BreakRules, Retry } from './relay/rules.ts';
+import type { AttemptLimits, BreakRules, Retry } from './relay/retry-rules.ts';
 import { modelUnder, type Shaping } from './shaping.ts';
 
 /** Where a call may go, compiled: what an attempt needs without another look at the config. */

@@ -1,7 +1,7 @@
 /** What a counter of a usage limit says of the time to come. */
 import { z } from 'zod';
+import { burnAt, exhaustsAt } from '../limits/ledger/bucket-math.ts';
 import { shownAmount } from '../limits/ledger/limit-spec.ts';
-import { burnAt, exhaustsAt } from '../limits/ledger/rule.ts';
 import type { Row } from '../store/schema.ts';
 import { toIsoOrNull } from './body-fields.ts';
 

@@ -6,8 +6,8 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import { Lru } from '../kernel/lru.ts';
 import { Secret } from '../kernel/secret.ts';
-import { type LimitedEntity, limitedEntity } from '../limits/admission.ts';
 import { type LimitSpec, limitSpec, workspaceLimitSpecs } from '../limits/ledger/limit-spec.ts';
+import { type LimitedEntity, limitedEntity } from '../limits/rate-limits.ts';
 import { providerById } from '../providers/catalog.ts';
 import type {
   AccountRows,

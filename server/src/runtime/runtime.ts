@@ -11,8 +11,8 @@ import { loadPlace } from '../resources/runtime-rows.ts';
 import { NO_MANAGERS, type SecretManagers } from '../resources/secret-references/manager.ts';
 import type { Change, Tables } from '../store/ports.ts';
 import type { Vault } from '../store/vault.ts';
-import { ChangeLog } from './change-log.ts';
 import { OpenedAccounts } from './compile.ts';
+import { ChangeLog } from './noted-changes.ts';
 import { PART_NAMES, PARTS, PARTS_OF, type PartName, type PartSource, type Parts } from './parts.ts';
 import type { WorkspaceSnapshot } from './snapshot.ts';
 

@@ -1,10 +1,10 @@
 import type { Guardrail } from '../guardrails/guardrail.ts';
 import type { Secret } from '../kernel/secret.ts';
-import type { LimitedEntity } from '../limits/admission.ts';
 import type { LimitSpec } from '../limits/ledger/limit-spec.ts';
 import type { PolicyIndex } from '../limits/policies/conditions.ts';
 import type { RatePolicies } from '../limits/policies/rates.ts';
 import type { UsagePolicy } from '../limits/policies/usage.ts';
+import type { LimitedEntity } from '../limits/rate-limits.ts';
 import type { Provider } from '../providers/provider.ts';
 import type { Config as RoutingConfig } from '../resources/configs/schema.ts';
 import type { OpenedAccount } from '../resources/runtime-rows.ts';

@@ -1,6 +1,7 @@
 /** What the readers of secret managers work with: guarded calls, tokens, and the server's own identity where it is lent. */
+
+import { type FetchAnswer, type Fetcher, readText } from '../http/background-fetcher.ts';
 import type { EgressGuard } from '../http/egress-guard.ts';
-import { type FetchAnswer, type Fetcher, readText } from '../http/fetcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';

@@ -461,7 +461,7 @@ export const SCHEMA = {
     threshold_alerted: bool(),
     exhausted_alerted: bool(),
     unpriced_alerted: bool(),
-    /** What was used per hour, older use weighing less (`limits/ledger/rule.ts`), and when that was so. */
+    /** What was used per hour, older use weighing less (`limits/ledger/bucket-math.ts`), and when that was so. */
     burn: int(),
     burn_at: time(),
     /** Entries of this window since they were last drawn together. */

@@ -141,7 +141,7 @@ export const trainingTables = {
     account: text(),
     /** Id of the object at the provider, or of Sluice's own; empty while its creation is under way. */
     object_id: text(),
-    /** Limits it counts in (`limits/ledger/deferred-usage.ts`). */
+    /** Limits it counts in (`limits/ledger/job-usage.ts`). */
     terms: json<unknown[]>(),
     /** Model, endpoint, metadata, caller: what its record says. */
     about: json<Record<string, unknown>>(),

@@ -16,7 +16,7 @@ import { type FakeUpstream, sendEvents, sendJson, startUpstream } from '../suppo
 const printed = rowsOf(tableOn(readFileSync(PAGE, 'utf8')).table);
 
 interface Kind {
-  /** Where `dispatch` runs the target once: what its row conditions find in the plan. */
+  /** Where `tryOnlyTarget` runs the target once: what its row conditions find in the plan. */
   readonly plan?: readonly string[];
   /** Of each of several targets that is tried. */
   readonly targets?: readonly (readonly string[])[];
@@ -47,7 +47,7 @@ function listed({ plan = [], targets, group = 'calls', dryRun = false, ends = ''
   const planned = !upTo(rows('head', []));
   if (planned)
     upTo(rows('request', plan), (step) => {
-      if (step !== 'dispatch' && step !== 'route') return false;
+      if (step !== 'tryOnlyTarget' && step !== 'tryTargets') return false;
       const tried = targets ?? [plan];
       const answered = tried.length - answers;
       for (const [i, holds] of tried.entries())
@@ -83,7 +83,7 @@ for (const rows of Object.values(TABLE))
       trace.push(step.name);
       seen.add(step.name);
       const done = step(x, ...rest);
-      if (step.name === 'leave') ended(trace);
+      if (step.name === 'freeSlot') ended(trace);
       return done;
     };
   }
@@ -142,9 +142,9 @@ it('a chat passed through', async () => {
   expect(trace).toEqual(listed({}));
   // As the page has it today, in words: a reader of this file need not open it.
   expect(trace).toEqual(
-    `authenticate enter pinSnapshot requireSavedConfig readRequestBody resolve
-     dispatch prepare callTarget
-     settle record release leave`.split(/\s+/),
+    `authenticate takeSlot pinSnapshot requireSavedConfig readRequestBody resolve
+     tryOnlyTarget buildTargetRequest callTarget
+     settle record releaseBodies freeSlot`.split(/\s+/),
   );
 });
 

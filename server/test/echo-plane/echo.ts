@@ -1,10 +1,10 @@
 /** A plane that proves that the shared area suffices for one: POST /echo {text} answers {text}. */
 import type { Call, CallKind } from '../../src/gateway/call.ts';
-import { judge } from '../../src/gateway/guardrail-runner.ts';
 import { GuardrailState } from '../../src/gateway/guardrail-state.ts';
+import { type CallAnswer, runCall } from '../../src/gateway/non-model-call.ts';
 import type { Plane } from '../../src/gateway/plane.ts';
-import { type CallAnswer, runCall } from '../../src/gateway/run-call.ts';
 import type { GatewayServices } from '../../src/gateway/services.ts';
+import { judge } from '../../src/gateway/tool-call-guardrails.ts';
 import type { Phase, Replacement, Subject } from '../../src/guardrails/check.ts';
 import { type ErrorKind, SluiceError } from '../../src/kernel/errors.ts';
 import { isObject, type JsonObject } from '../../src/kernel/json.ts';

@@ -47,8 +47,8 @@ vi.mock('../../src/auth/authenticator.ts', async (original) => {
   };
 });
 
-vi.mock('../../src/limits/admission.ts', async (original) => {
-  const real = await original<typeof import('../../src/limits/admission.ts')>();
+vi.mock('../../src/limits/rate-limits.ts', async (original) => {
+  const real = await original<typeof import('../../src/limits/rate-limits.ts')>();
   return {
     ...real,
     createAdmission: (options: Parameters<typeof real.createAdmission>[0]) => {

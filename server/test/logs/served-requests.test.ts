@@ -1,7 +1,7 @@
 // Own process: records must be found a moment later, whatever other files have left running.
 /** A whole server: what it served is what its list, its records, its decisions and its graphs say, and the keeper's death changes none of it. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { LogKeeper } from '../../src/keeper/log-keeper.ts';
+import type { LogKeeper } from '../../src/keeper/keeper-launcher.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 
 let server: TestServer;

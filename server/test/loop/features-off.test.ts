@@ -25,18 +25,18 @@ const between = (family: Family, features: Partial<typeof OFF> = {}) => {
 describe('the steps of a request', () => {
   it('with nothing on are the call, and what makes it', () => {
     for (const family of ['chat', 'text', 'binary', 'read', 'proxy'] as const)
-      expect(between(family)).toEqual(['dispatch', 'prepare', 'callTarget']);
-    expect(names(stepsFor('chat', OFF, false).tail)).toEqual(['settle', 'record', 'release', 'leave']);
+      expect(between(family)).toEqual(['tryOnlyTarget', 'buildTargetRequest', 'callTarget']);
+    expect(names(stepsFor('chat', OFF, false).tail)).toEqual(['settle', 'record', 'releaseBodies', 'freeSlot']);
   });
 
   it.each([
-    ['rateLimits', ['admit', 'dispatch', 'prepare', 'callTarget']],
-    ['usageLimits', ['reserve', 'dispatch', 'prepare', 'callTarget']],
-    ['guardrails', ['dispatch', 'guard', 'prepare', 'callTarget']],
-    ['route', ['choose', 'route', 'prepare', 'callTarget']],
-    ['media', ['dispatch', 'fetchMedia', 'prepare', 'callTarget']],
-    ['owners', ['dispatch', 'prepare', 'checkOwners', 'callTarget']],
-    ['cache', ['dispatch', 'prepare', 'lookUpInCache', 'callTarget']],
+    ['rateLimits', ['admit', 'tryOnlyTarget', 'buildTargetRequest', 'callTarget']],
+    ['usageLimits', ['reserve', 'tryOnlyTarget', 'buildTargetRequest', 'callTarget']],
+    ['guardrails', ['tryOnlyTarget', 'guard', 'buildTargetRequest', 'callTarget']],
+    ['route', ['choose', 'tryTargets', 'buildTargetRequest', 'callTarget']],
+    ['media', ['tryOnlyTarget', 'fetchMedia', 'buildTargetRequest', 'callTarget']],
+    ['owners', ['tryOnlyTarget', 'buildTargetRequest', 'checkOwners', 'callTarget']],
+    ['cache', ['tryOnlyTarget', 'buildTargetRequest', 'lookUpInCache', 'callTarget']],
   ] as const)('with %s are %j', (feature, steps) => {
     expect(between('chat', { [feature]: true })).toEqual(steps);
   });
@@ -190,7 +190,7 @@ describe.each([false, true])('a request (stream: %s)', (stream) => {
   ])('%s calls no function of any feature', async (_title, headers) => {
     const called = await calledBy(headers(), stream);
     // That calls are counted at all.
-    expect(called).toContain('/src/llm/steps/dispatch.ts dispatch');
+    expect(called).toContain('/src/llm/steps/try-only-target.ts tryOnlyTarget');
     for (const { name, code } of FEATURES) expect([name, called.filter((one) => code.test(one))]).toEqual([name, []]);
     // By its default it has lines of failures only.
     expect(called.filter((one) => one.startsWith('/src/telemetry/access-log.ts'))).toEqual([]);

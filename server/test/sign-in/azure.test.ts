@@ -9,8 +9,8 @@ import { type EntraServer, startEntra } from '../support/upstreams/azure-openai.
 
 /** Where Entra is reached in this file: its name is fixed, so only the socket leads elsewhere. */
 const redirected = vi.hoisted(() => ({ entra: '' }));
-vi.mock('../../src/http/fetcher.ts', async (original) => {
-  const real = await original<typeof import('../../src/http/fetcher.ts')>();
+vi.mock('../../src/http/background-fetcher.ts', async (original) => {
+  const real = await original<typeof import('../../src/http/background-fetcher.ts')>();
   return {
     ...real,
     createFetcher(options: Parameters<typeof real.createFetcher>[0]) {

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
-import { LogKeeper } from '../../src/keeper/log-keeper.ts';
+import { LogKeeper } from '../../src/keeper/keeper-launcher.ts';
 import { storedCatalog } from '../../src/keeper/stored-catalog.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';

@@ -10,7 +10,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { KeeperExporter } from '../../src/keeper/exporter.ts';
-import { KeptJournal } from '../../src/keeper/kept-journal.ts';
+import { KeptJournal } from '../../src/keeper/journal-trimmer.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { COLUMN_NAMES, measuresOf } from '../../src/resources/analytics/columns.ts';

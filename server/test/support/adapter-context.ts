@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
+import { createFetcher } from '../../src/http/background-fetcher.ts';
 import { createEgressGuard, type DnsResolver, parseTrustedHosts } from '../../src/http/egress-guard.ts';
-import { createFetcher } from '../../src/http/fetcher.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { SluiceError } from '../../src/kernel/errors.ts';
 import type { JsonValue } from '../../src/kernel/json.ts';

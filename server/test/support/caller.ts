@@ -2,8 +2,8 @@
 import type { Principal } from '../../src/auth/principal.ts';
 import { TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
-import { createAdmission } from '../../src/limits/admission.ts';
-import { compileLimits } from '../../src/llm/relay/rules.ts';
+import { createAdmission } from '../../src/limits/rate-limits.ts';
+import { compileLimits } from '../../src/llm/relay/retry-rules.ts';
 import { Target } from '../../src/llm/target.ts';
 import { setPrice } from '../../src/pricing/set-price.ts';
 import { sandbox } from '../../src/providers/sandbox/sandbox.ts';

@@ -9,7 +9,7 @@ import { openSegmentKey } from '../../src/compose/body-keys.ts';
 import type { LogErasures } from '../../src/jobs/log-erasures.ts';
 import type { LogStoreAddress } from '../../src/keeper/clickhouse/store.ts';
 import { openEngine, rowsOf } from '../../src/keeper/engine.ts';
-import type { LogKeeper } from '../../src/keeper/log-keeper.ts';
+import type { LogKeeper } from '../../src/keeper/keeper-launcher.ts';
 import { removeReplaced } from '../../src/keeper/shared-catalog.ts';
 import { StoredBodies } from '../../src/keeper/stored-bodies.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { BodyStore } from '../../src/keeper/body-keeper.ts';
-import { LogKeeper, type LogKeeperOptions } from '../../src/keeper/log-keeper.ts';
+import { LogKeeper, type LogKeeperOptions } from '../../src/keeper/keeper-launcher.ts';
 import { storedCatalog } from '../../src/keeper/stored-catalog.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';

@@ -1,7 +1,7 @@
 /** Browsers and programs of users, for suites of the OAuth server. */
 import { createHash, randomBytes } from 'node:crypto';
+import { runCall } from '../../src/gateway/non-model-call.ts';
 import type { Plane } from '../../src/gateway/plane.ts';
-import { runCall } from '../../src/gateway/run-call.ts';
 import type { GatewayServices } from '../../src/gateway/services.ts';
 import type { TestServer } from './server.ts';
 

@@ -3,7 +3,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { KeeperClient } from '../../src/keeper/keeper-client.ts';
-import { LogKeeper } from '../../src/keeper/log-keeper.ts';
+import { LogKeeper } from '../../src/keeper/keeper-launcher.ts';
 import { storedCatalog } from '../../src/keeper/stored-catalog.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip, zstdCompress } from 'node:zlib';
-import { type Fetcher, readText } from '../../http/fetcher.ts';
+import { type Fetcher, readText } from '../../http/background-fetcher.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { retryHintMs } from '../../kernel/retry-hint.ts';

@@ -6,8 +6,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
+import { addUsed, admits, burnAt, carryOf } from './bucket-math.ts';
 import { firstReset, type LimitSpec, MAX_UNITS, nextReset } from './limit-spec.ts';
-import { addUsed, admits, burnAt, carryOf } from './rule.ts';
 
 /** What a bucket needs of a transaction, a tenant's or the system's. */
 export type BucketTx = Pick<TenantTx, 'find' | 'list' | 'insert' | 'update' | 'remove' | 'now'>;

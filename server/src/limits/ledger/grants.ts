@@ -2,10 +2,10 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
+import { admits, grantOf } from './bucket-math.ts';
 import { BucketTransaction, type BucketTx, byId } from './bucket-transaction.ts';
 import type { LimitSpec } from './limit-spec.ts';
-import { exceeded } from './refusal.ts';
-import { admits, grantOf } from './rule.ts';
+import { exceeded } from './usage-refusal-text.ts';
 import { keyOf, type LeaseShare, type LimitCharge, type LocalBucket } from './usage-reservation.ts';
 
 /** A lease drawn ahead is this part of the limit; none is drawn once `NEAR` of the limit is committed. */

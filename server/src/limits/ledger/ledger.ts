@@ -11,7 +11,7 @@ import { type BucketRequest, type FullBucket, type Grants, grantAll } from './gr
 import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
 import { covers, isFresh, keepLeases, partOf, servedPart, takeFrom } from './leases.ts';
 import type { LimitSpec } from './limit-spec.ts';
-import { unreachable, unrecordable } from './refusal.ts';
+import { unreachable, unrecordable } from './usage-refusal-text.ts';
 import {
   type ActualUse,
   bucketQueue,

@@ -1,6 +1,6 @@
 /** Rate-limits policies as requests meet them: which ones count a request, and in which counter. */
 import type { Row } from '../../store/schema.ts';
-import type { LimitedEntity } from '../admission.ts';
+import type { LimitedEntity } from '../rate-limits.ts';
 import {
   compilePolicies,
   type PolicyFacts,

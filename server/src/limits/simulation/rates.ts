@@ -3,9 +3,9 @@ import type { Clock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
 import type { Counters } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
-import { createAdmission, type LimitedEntity, type Reservation } from '../admission.ts';
 import type { PolicyPlace } from '../policies/conditions.ts';
 import { addRateLimits, compileRatePolicies } from '../policies/rates.ts';
+import { createAdmission, type LimitedEntity, type Reservation } from '../rate-limits.ts';
 import type { Engine } from './replay.ts';
 
 /** Counters that nobody else sees, by the clock they are given. */

@@ -14,7 +14,7 @@ import { parseExact } from '../../kernel/json-exact.ts';
 import { parseEvent } from '../../kernel/sse.ts';
 import { formatEvent } from '../../operations/stream.ts';
 import type { Uses } from '../exchange.ts';
-import { judgeStream, judgeWindow } from './apart/calls.ts';
+import { judgeStream, judgeWindow } from './apart/where-judged.ts';
 import type { StreamVerdict } from './judge-stream.ts';
 import { judgedRequest } from './judged-exchange.ts';
 import type { JudgedRequest } from './judged-request.ts';

@@ -5,7 +5,7 @@ import type { WireControl } from '../../kernel/wire.ts';
 import type { Uses } from '../exchange.ts';
 import { COST } from '../gateway-headers.ts';
 import type { Target } from '../target.ts';
-import { answerHead } from './attempt-result.ts';
+import { answerHead } from './failed-answer.ts';
 
 /** What this file uses of an exchange. */
 type Used = Uses<

@@ -12,10 +12,10 @@ import type { Bound } from '../../providers/binding.ts';
 import type { CallContext, Framing } from '../../providers/provider.ts';
 import type { Uses } from '../exchange.ts';
 import type { Target } from '../target.ts';
+import { tooMuch } from './answer-flaws.ts';
 import { LargeEvents } from './large-events.ts';
 import type { Meter } from './meter.ts';
 import { answerTouches, bytesIn, EVENT_WEIGHT, isSilent, modelIn, parsed, tellsModel } from './response-inspection.ts';
-import { tooMuch } from './unary-response.ts';
 import { findUsage, passesGeneration, USAGE, usageAt, usageNearEnd } from './usage-extraction.ts';
 
 /** What this file uses of an exchange. */

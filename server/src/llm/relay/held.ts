@@ -1,7 +1,7 @@
 /** What is kept back of an answer in one piece: its last part, and all from where it tells of an error, which may repeat a secret. */
 import { keepBuffer } from '../../http/buffer-pool.ts';
 import type { Target } from '../target.ts';
-import { withoutSentSecrets } from './attempt-result.ts';
+import { withoutSentSecrets } from './failed-answer.ts';
 import { isJson } from './response-inspection.ts';
 import { tellsError } from './tells-error.ts';
 

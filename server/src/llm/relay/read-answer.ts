@@ -11,10 +11,10 @@ import { SHAPES } from '../../operations/shapes/index.ts';
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import { creationFacts } from '../ownership/creation.ts';
+import { type Flaws, flawsOf, readObject } from './answer-flaws.ts';
 import { failureIn } from './content.ts';
 import { answerTouches, headerOf, nameOf } from './response-inspection.ts';
 import { tellsError } from './tells-error.ts';
-import { type Flaws, flawsOf, readObject } from './unary-response.ts';
 import { findUsage } from './usage-extraction.ts';
 
 export interface AnswerOrder {

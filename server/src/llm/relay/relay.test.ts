@@ -4,7 +4,7 @@ import { GuardrailState } from '../../gateway/guardrail-state.ts';
 import { compileInline } from '../../guardrails/compile.ts';
 import { BodyBudget } from '../../http/body-budget.ts';
 import type { AttemptResult } from '../state/attempt-result.ts';
-import { guardAnswer } from '../steps/guard-answer.ts';
+import { chooseAnswerGuarding } from '../steps/choose-answer-guarding.ts';
 import { Relay } from './relay.ts';
 
 const KB = 1024;
@@ -15,7 +15,7 @@ const strict = (more: object = {}) => [compileInline({ deny: true, 'default.word
 function answering(bodies: BodyBudget, { output = strict(), converts = false } = {}) {
   const x = testExchange({}, { bodies, pricer: { estimateTokens: () => 0 } });
   x.guard = new GuardrailState(x.services, x.request, { input: [], output });
-  x.answerSteps = [guardAnswer];
+  x.answerSteps = [chooseAnswerGuarding];
   let result: AttemptResult | null = null;
   const relay = new Relay({
     x,

@@ -11,17 +11,18 @@ import { embeddedError, type ProviderError } from '../../operations/dialects/pro
 import type { Bound } from '../../providers/binding.ts';
 import type { CallContext } from '../../providers/provider.ts';
 import type { Exchange } from '../exchange.ts';
-import { type CameAnswer, judgeAnswer, judgeBeside } from '../guard/apart/calls.ts';
+import { type CameAnswer, judgeAnswer, judgeBeside } from '../guard/apart/where-judged.ts';
 import { denial, JUDGED_BYTES, notJudged } from '../guard/output.ts';
 import { StreamGate } from '../guard/stream.ts';
 import type { AttemptResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
-import { errorAnswer, refusedAnswer, withoutSentSecrets } from './attempt-result.ts';
+import { errorAmong, type Flaws, flawsOf, noJson, readWhole, recordFailure, tooMuch, unfit } from './answer-flaws.ts';
 import { AttemptTimings } from './attempt-timings.ts';
 import type { BegunAnswer } from './begun-answer.ts';
 import { ClientSide, LARGE_BYTES } from './client-side.ts';
 import { failureIn, saysErrors } from './content.ts';
 import { EventReader } from './events.ts';
+import { errorAnswer, refusedAnswer, withoutSentSecrets } from './failed-answer.ts';
 import { Held } from './held.ts';
 import { JsonAnswer, type JsonAnswerParts } from './json-answer.ts';
 import { countKept, letGo } from './kept-answer.ts';
@@ -32,7 +33,6 @@ import { ResponseTail } from './response-tail.ts';
 import { followDelivered, resumablePrefix } from './retry-eligibility.ts';
 import { StreamResume } from './stream-resume.ts';
 import { asSeen, StreamWatch } from './stream-timeouts.ts';
-import { errorAmong, type Flaws, flawsOf, noJson, readWhole, recordFailure, tooMuch, unfit } from './unary-response.ts';
 import { passesGeneration, readAnswerFacts } from './usage-extraction.ts';
 
 /** An answer this small is sent in one piece, head and body together. */

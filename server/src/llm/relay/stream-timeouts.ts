@@ -17,7 +17,7 @@ import { insists } from '../guard/output.ts';
 import type { Target } from '../target.ts';
 import type { AttemptTimings } from './attempt-timings.ts';
 import { EVENT_WEIGHT, isSilent, piecesOf } from './response-inspection.ts';
-import { type BreakRules, isFollowed } from './rules.ts';
+import { type BreakRules, isFollowed } from './retry-rules.ts';
 
 /** What this file uses of an exchange. */
 type Used = Uses<'attempt' | 'guard' | 'outcome' | 'request', 'clock'>;

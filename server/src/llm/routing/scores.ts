@@ -3,7 +3,7 @@
 import type { JsonObject } from '../../kernel/json.ts';
 import type { ScoredTarget } from '../../telemetry/decision-facts.ts';
 import type { Uses } from '../exchange.ts';
-import { namedBy } from '../select.ts';
+import { namedBy } from '../resolve-target.ts';
 import { modelUnder } from '../shaping.ts';
 import type { LlmRequest } from '../state/request.ts';
 import type { RouteExecution } from '../state/route-execution.ts';

@@ -5,7 +5,7 @@ import type { CacheEntryWriter } from '../cache/cache-entry-writer.ts';
 import type { GuardPlan } from '../guard/plan.ts';
 import type { Media } from '../media-names.ts';
 import type { Creation } from '../ownership/creation.ts';
-import type { Retry } from '../relay/rules.ts';
+import type { Retry } from '../relay/retry-rules.ts';
 import type { Leaf } from '../routing/route.ts';
 import type { Shaping } from '../shaping.ts';
 import type { Target } from '../target.ts';

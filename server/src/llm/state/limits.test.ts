@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { LimitedEntity } from '../../limits/admission.ts';
 import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
+import type { LimitedEntity } from '../../limits/rate-limits.ts';
 import { appliedLimits, LlmLimits } from './limits.ts';
 
 it('a decision names limits by kind and id: a policy by the id of its row, whatever it counts for', () => {

@@ -1,7 +1,7 @@
 import { LimitState } from '../../gateway/limit-state.ts';
-import type { LimitedEntity, Quota, Reservation } from '../../limits/admission.ts';
 import type { UsageReservation } from '../../limits/ledger/ledger.ts';
 import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
+import type { LimitedEntity, Quota, Reservation } from '../../limits/rate-limits.ts';
 import type { Price } from '../../pricing/price.ts';
 import type { Target } from '../target.ts';
 

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { accountWith, callerWith, ownAdmission, targetWith, workspaceWith } from '../../../test/support/caller.ts';
 import { testExchange } from '../../../test/support/exchange.ts';
-import type { Admission } from '../../limits/admission.ts';
-import { limitedEntity } from '../../limits/admission.ts';
+import type { Admission } from '../../limits/rate-limits.ts';
+import { limitedEntity } from '../../limits/rate-limits.ts';
 import { beginTargetLimits } from '../routing/target-limits.ts';
 import { appliedLimits, SharedLimits } from '../state/limits.ts';
 import { admit, admitTarget } from './admit.ts';

@@ -1,7 +1,7 @@
 import { rateLimitsOf } from '../../gateway/applied-limits.ts';
-import type { Left, LimitedEntity, Quota, Reservation } from '../../limits/admission.ts';
 import { type PolicyFacts, requestFacts } from '../../limits/policies/conditions.ts';
 import { addRateLimits } from '../../limits/policies/rates.ts';
+import type { Left, LimitedEntity, Quota, Reservation } from '../../limits/rate-limits.ts';
 import type { Uses } from '../exchange.ts';
 import { modelUnder } from '../shaping.ts';
 import type { LlmLimits } from '../state/limits.ts';

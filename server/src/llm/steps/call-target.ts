@@ -2,14 +2,14 @@ import { retryHintMs } from '../../kernel/retry-hint.ts';
 import { attempt } from '../attempt.ts';
 import { beginCapture } from '../bodies/begin.ts';
 import type { Exchange, Uses } from '../exchange.ts';
-import { outcomeOf } from '../relay/attempt-result.ts';
+import { outcomeOf } from '../relay/failed-answer.ts';
 import { headerOf } from '../relay/response-inspection.ts';
 import { MAX_ATTEMPTS, mayFollow, noteBreak, resumablePrefix } from '../relay/retry-eligibility.ts';
-import { namesStatus } from '../relay/rules.ts';
+import { namesStatus } from '../relay/retry-rules.ts';
 import { renewedTarget } from '../renew-credential.ts';
 import type { FailedResult } from '../state/attempt-result.ts';
 import type { Target } from '../target.ts';
-import { prepare } from './prepare.ts';
+import { buildTargetRequest } from './build-target-request.ts';
 
 /** Of one hint, and of all waits of one request. */
 const MAX_WAIT_MS = 60_000;
@@ -24,14 +24,14 @@ export async function callTarget(x: Exchange): Promise<void> {
   for (let tries = 0; ; tries++) {
     x.attempt.retriesLeft = target.retry !== null && tries < target.retry.attempts ? target.retry : null;
     // Events shown by then belong to what is asked for next.
-    if (resumablePrefix(x.outcome) !== null) await prepare(x);
+    if (resumablePrefix(x.outcome) !== null) await buildTargetRequest(x);
     const result = await attempt(x, target, x.attempt.requirePrepared());
     if (renewed === null && result.kind === 'answered' && target.stored?.account.renew !== undefined) {
       renewed = await renewedTarget(x, target, result);
       if (renewed !== null) {
         target = renewed;
         x.attempt.target = target;
-        await prepare(x);
+        await buildTargetRequest(x);
         tries -= 1;
         continue;
       }

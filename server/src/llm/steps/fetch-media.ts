@@ -4,7 +4,7 @@
  */
 
 import type { Readable } from 'node:stream';
-import type { FetchAnswer } from '../../http/fetcher.ts';
+import type { FetchAnswer } from '../../http/background-fetcher.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { contextOf } from '../call-context.ts';
 import type { Uses } from '../exchange.ts';

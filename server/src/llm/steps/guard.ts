@@ -3,7 +3,7 @@ import type { Guardrail } from '../../guardrails/guardrail.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { estimateUse, expectUse } from '../estimate.ts';
 import type { Exchange, Uses } from '../exchange.ts';
-import { judgeInput } from '../guard/apart/calls.ts';
+import { judgeInput } from '../guard/apart/where-judged.ts';
 import { inputView, notChanged, notCovered, readsTexts, unseenBy, withoutTexts } from '../guard/enforceability.ts';
 import { alreadyJudged, nowJudged } from '../guard/guardrail-memo.ts';
 import type { RequestVerdict } from '../guard/judge-request.ts';

@@ -6,7 +6,7 @@ import { type LimitSpec, MAX_UNITS } from '../../limits/ledger/limit-spec.ts';
 import { orderingTimestamp } from '../../limits/ordering-timestamp.ts';
 import type { PolicyFacts } from '../../limits/policies/conditions.ts';
 import { addUsageLimits } from '../../limits/policies/usage.ts';
-import { UsageRefused, unpricedRefused } from '../../limits/usage-refused.ts';
+import { UsageRefused, unpricedRefused } from '../../limits/usage-limit-refused.ts';
 import type { Price } from '../../pricing/price.ts';
 import type { StoredProvider } from '../../runtime/snapshot.ts';
 import { estimatedCost, estimateUse, expectUse, modelKey } from '../estimate.ts';

@@ -18,7 +18,7 @@ import {
 import { defineResource } from '../define.ts';
 import { queryBoolean, tenantFields } from '../fields.ts';
 import { checkMappedAddresses, fieldNames } from '../integrations/configurations.ts';
-import { limitPatch, presentLimits, resets } from '../limits.ts';
+import { limitPatch, presentLimits, resets } from '../provider-limits.ts';
 import { action, type Call } from '../resource.ts';
 import { isOpenTo, loadProviders } from '../runtime-rows.ts';
 import { mapsSecrets } from '../secret-references/find.ts';

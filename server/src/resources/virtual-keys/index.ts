@@ -29,7 +29,7 @@ import {
   sealKey,
   sealSettings,
 } from '../integrations/secrets.ts';
-import { limitPatch, presentLimits, resets } from '../limits.ts';
+import { limitPatch, presentLimits, resets } from '../provider-limits.ts';
 import { action, type Call } from '../resource.ts';
 import { mapsSecrets } from '../secret-references/find.ts';
 import { resourceSpec } from '../spec.ts';

@@ -8,7 +8,7 @@
 
 import type { Clock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
-import { reserveDeferred } from '../../limits/ledger/deferred-usage.ts';
+import { reserveDeferred } from '../../limits/ledger/job-usage.ts';
 import { estimateTokens } from '../../operations/tokens.ts';
 import { type BatchStatus, FINAL_BATCH } from '../../operations/training.ts';
 import { NO_TOKENS } from '../../operations/usage.ts';

@@ -7,7 +7,7 @@
 import { SluiceError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json.ts';
 import { parseExact } from '../../kernel/json-exact.ts';
-import { reserveDeferred } from '../../limits/ledger/deferred-usage.ts';
+import { reserveDeferred } from '../../limits/ledger/job-usage.ts';
 import { errorCode, errorStatus } from '../../operations/dialects/errors.ts';
 import {
   FINAL_JOB,

@@ -8,7 +8,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import type { BucketTx } from '../../limits/ledger/bucket-transaction.ts';
-import { type DeferredUse, settleDeferred } from '../../limits/ledger/deferred-usage.ts';
+import { type DeferredUse, settleDeferred } from '../../limits/ledger/job-usage.ts';
 import type { LimitSpec } from '../../limits/ledger/limit-spec.ts';
 import type { ObjectCall } from '../../runtime/object-call.ts';
 import type { Row } from '../../store/schema.ts';

@@ -4,8 +4,8 @@
  * process its keeper is, and how many records that one missed.
  */
 import { join } from 'node:path';
-import { KeptJournal } from '../../../src/keeper/kept-journal.ts';
-import { LogKeeper } from '../../../src/keeper/log-keeper.ts';
+import { KeptJournal } from '../../../src/keeper/journal-trimmer.ts';
+import { LogKeeper } from '../../../src/keeper/keeper-launcher.ts';
 import { storedCatalog } from '../../../src/keeper/stored-catalog.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../../src/kernel/log.ts';

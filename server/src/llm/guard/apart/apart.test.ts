@@ -13,9 +13,9 @@ import { silentLog } from '../../../kernel/log.ts';
 import { RequestBody } from '../../state/body.ts';
 import { WANTED } from '../../steps/read-body.ts';
 import { ReplacementError } from '../texts.ts';
-import { judgeAnswer, judgeInput } from './calls.ts';
 import type { FromThread, ToThread } from './messages.ts';
 import { GuardrailThread } from './thread.ts';
+import { judgeAnswer, judgeInput } from './where-judged.ts';
 
 const thread = new GuardrailThread(systemClock, silentLog);
 afterAll(() => thread.close());

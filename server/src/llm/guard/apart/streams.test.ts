@@ -13,8 +13,8 @@ import { judgedRequest } from '../judged-exchange.ts';
 import { StreamGate } from '../stream.ts';
 import { StreamTexts } from '../stream-texts.ts';
 import { ReplacementError } from '../texts.ts';
-import { judgeStream, judgeWindow } from './calls.ts';
 import { GuardrailThread } from './thread.ts';
+import { judgeStream, judgeWindow } from './where-judged.ts';
 
 const thread = new GuardrailThread(systemClock, silentLog);
 afterAll(() => thread.close());

@@ -8,9 +8,9 @@ import { shownSettings } from '../../settings/alerts.ts';
 import { type UsageOf, usageOf } from '../../usage.ts';
 import type { WorkspaceRole } from '../rank.ts';
 import { presentDefaults } from './defaults.ts';
-import { presentLimits } from './limits.ts';
 import type { MemberRow } from './membership.ts';
 import { formatName, type NameFormat } from './name.ts';
+import { presentLimits } from './present-limits.ts';
 
 type Workspace = Row<'workspaces'>;
 

@@ -1,6 +1,7 @@
 /** How requests are counted when a rate-limits policy is tried on them. */
-import { windowOf } from '../../../limits/admission.ts';
+
 import type { PolicyPlace } from '../../../limits/policies/conditions.ts';
+import { windowOf } from '../../../limits/rate-limits.ts';
 import { ratesEngine } from '../../../limits/simulation/rates.ts';
 import type { SimulationSource } from '../../../limits/simulation/simulation-runner.ts';
 import type { TenantTx } from '../../../store/ports.ts';

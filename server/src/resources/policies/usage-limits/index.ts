@@ -21,7 +21,7 @@ import { usageForecast } from '../../usage-forecast.ts';
 import { checkConditions, checkGroups } from '../policy-fields.ts';
 import { checkReach } from '../reach.ts';
 import { simulateAction } from '../simulate.ts';
-import { alerts } from './alerts.ts';
+import { alerts } from './list-alerts.ts';
 import {
   answer,
   type CreateBody,

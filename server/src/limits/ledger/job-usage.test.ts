@@ -12,7 +12,7 @@ import {
 } from '../../../test/support/ledger-node.ts';
 import { systemClock, TestClock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
-import { type DeferredUse, reserveDeferred, settleDeferred } from './deferred-usage.ts';
+import { type DeferredUse, reserveDeferred, settleDeferred } from './job-usage.ts';
 import type { LimitSpec } from './limit-spec.ts';
 import { sweepBuckets } from './sweep.ts';
 

@@ -3,7 +3,7 @@ import { gatewayHeaders, retriesOf } from '../gateway-headers.ts';
 import type { FailedResult } from '../state/attempt-result.ts';
 
 /** Runs the steps of the only target. */
-export async function dispatch(x: Exchange, runTarget: RunTarget): Promise<void> {
+export async function tryOnlyTarget(x: Exchange, runTarget: RunTarget): Promise<void> {
   const { plan } = x.request;
   if (plan === null) return;
   await runTarget(x, plan.features);

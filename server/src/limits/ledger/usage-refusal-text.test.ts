@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { LimitSpec } from './limit-spec.ts';
-import { exceeded } from './refusal.ts';
+import { exceeded } from './usage-refusal-text.ts';
 
 const NOW = Date.UTC(2026, 10, 22);
 const RESET = Date.UTC(2026, 11, 1);

@@ -33,7 +33,7 @@ interface Beginning {
  * Makes what the target is sent: address, headers, and the body as its config and its shape make it. A promise where a
  * thread makes the body. Made anew where a stream that broke is continued, which then is part of what is asked.
  */
-export function prepare(
+export function buildTargetRequest(
   x: Uses<'attempt' | 'cancel' | 'clientGone' | 'outcome' | 'request', 'clock' | 'egress' | 'large'>,
 ): void | Promise<void> {
   const target = x.attempt.requireTarget();

@@ -6,7 +6,7 @@ import { TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { silentNotes } from '../../kernel/notes.ts';
-import { LimitRefused } from '../../limits/refused.ts';
+import { LimitRefused } from '../../limits/limit-refused.ts';
 import type { Config } from '../../resources/configs/schema.ts';
 import { memoryCache } from '../../store/memory/cache.ts';
 import type { Exchange } from '../exchange.ts';
@@ -15,7 +15,7 @@ import { Breakers } from '../routing/breaker.ts';
 import { type AttemptResult, DONE } from '../state/attempt-result.ts';
 import { NO_BODY } from '../state/body.ts';
 import { resolve } from './resolve.ts';
-import { choose, route } from './route.ts';
+import { choose, tryTargets } from './try-targets.ts';
 
 const TWO: Config = { strategy: { mode: 'fallback' }, targets: [{ provider: '@a' }, { provider: '@b' }] };
 
@@ -90,7 +90,7 @@ it('a request with one target has nothing to decide', async () => {
 async function routed(config: Config, steps: (path: string, x: Exchange) => AttemptResult | Error) {
   const x = await chosen(config);
   const asked: [path: string | undefined, features: Features][] = [];
-  const done = route(x, (one, features) => {
+  const done = tryTargets(x, (one, features) => {
     const path = one.attempt.leaf?.path ?? '';
     asked.push([path, features]);
     const result = steps(path, one);

@@ -3,7 +3,7 @@ import { groupName } from '../store/limit-types.ts';
 import type { LimitOwner } from '../store/schema.ts';
 import type { LimitSpec } from './ledger/limit-spec.ts';
 import type { UsageLimitState } from './ledger/usage-reservation.ts';
-import { LimitRefused } from './refused.ts';
+import { LimitRefused } from './limit-refused.ts';
 
 const NAMES: Readonly<Record<Exclude<LimitOwner, 'policy'>, string>> = {
   key: 'API key',

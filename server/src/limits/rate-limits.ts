@@ -8,8 +8,8 @@ import type { SluiceError } from '../kernel/errors.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Counters, WindowHit, WindowResult } from '../store/ports.ts';
 import type { RateLimit } from '../store/schema.ts';
+import { LimitRefused } from './limit-refused.ts';
 import { orderingTimestamp } from './ordering-timestamp.ts';
-import { LimitRefused } from './refused.ts';
 
 type Rate = Readonly<RateLimit>;
 

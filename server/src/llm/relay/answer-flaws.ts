@@ -14,7 +14,7 @@ import type { LlmRequest } from '../state/request.ts';
 import type { Target } from '../target.ts';
 import { failureIn, named } from './content.ts';
 import { parsed } from './response-inspection.ts';
-import { isFollowed } from './rules.ts';
+import { isFollowed } from './retry-rules.ts';
 
 /** What is wrong with a whole answer in the caller's shape. */
 export interface Flaws {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { tenantRows } from '../../../store/conformance/rows.ts';
 import { usageLimitsOf } from '../../body-fields.ts';
-import { presentLimits } from './limits.ts';
+import { presentLimits } from './present-limits.ts';
 
 const monthly = { type: 'cost', credit_limit: 10, periodic_reset: 'monthly' } as const;
 

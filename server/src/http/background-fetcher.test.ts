@@ -3,8 +3,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
+import { createFetcher } from './background-fetcher.ts';
 import { createEgressGuard, parseTrustedHosts } from './egress-guard.ts';
-import { createFetcher } from './fetcher.ts';
 
 it('keeps a socket for the organisation it was opened for', async () => {
   const sockets = new Map<string, Set<Socket>>([

@@ -1,7 +1,7 @@
 import type { Uses } from '../exchange.ts';
 
 /** Gives back the memory that bodies were held in. */
-export function release(
+export function releaseBodies(
   x: Uses<'answerHeld' | 'attempt' | 'bodyHeld' | 'endAnswer' | 'request' | 'execution', 'bodies'>,
 ): void {
   // A local provider may still read what it was handed; a socket keeps what it has not sent.

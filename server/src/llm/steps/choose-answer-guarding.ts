@@ -4,7 +4,7 @@ import type { BegunAnswer, Judging } from '../relay/begun-answer.ts';
 import { isJson } from '../relay/response-inspection.ts';
 
 /** Says how output guardrails judge an answer that begins. */
-export function guardAnswer(x: Exchange, { headers, mode, strict }: BegunAnswer): Judging {
+export function chooseAnswerGuarding(x: Exchange, { headers, mode, strict }: BegunAnswer): Judging {
   const { guard } = x;
   if (guard === null) return 'not';
   if (mode === 'events') {

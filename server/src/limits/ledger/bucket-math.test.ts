@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { addUsed, admits, burnAt, exhaustsAt, grantOf } from './rule.ts';
+import { addUsed, admits, burnAt, exhaustsAt, grantOf } from './bucket-math.ts';
 
 const HOUR = 3_600_000;
 

@@ -5,7 +5,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Features } from '../plan.ts';
 import { makePlan, NONE } from '../plan.ts';
 import { type AttemptResult, DONE } from '../state/attempt-result.ts';
-import { dispatch } from './dispatch.ts';
+import { tryOnlyTarget } from './try-only-target.ts';
 
 /** A request with one target, whose steps end with `result`. */
 function dispatched(result: AttemptResult) {
@@ -18,7 +18,7 @@ function dispatched(result: AttemptResult) {
     usageLimits: false,
   });
   const asked: Features[] = [];
-  const done = dispatch(x, (one, features) => {
+  const done = tryOnlyTarget(x, (one, features) => {
     asked.push(features);
     one.attempt.result = result;
   });

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { LimitSpec } from './ledger/limit-spec.ts';
-import { limitName } from './usage-refused.ts';
+import { limitName } from './usage-limit-refused.ts';
 
 it.each([
   ['metadata._user:alice', 'Budget "Team budget" for user alice'],

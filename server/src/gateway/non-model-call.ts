@@ -9,7 +9,7 @@ import { clientAddress } from '../http/client-address.ts';
 import { hasUnreadBody } from '../http/read-body.ts';
 import { type ErrorKind, SluiceError } from '../kernel/errors.ts';
 import { pathOnly } from '../kernel/path-only.ts';
-import { LimitRefused } from '../limits/refused.ts';
+import { LimitRefused } from '../limits/limit-refused.ts';
 import { recordedAs } from '../operations/dialects/errors.ts';
 import { entryOf } from '../telemetry/access-log.ts';
 import { Call, type CallKind } from './call.ts';

@@ -8,7 +8,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { LimitType, UnpricedRule } from '../../store/schema.ts';
 import { BucketTransaction, type BucketTx } from './bucket-transaction.ts';
 import type { LimitSpec } from './limit-spec.ts';
-import { exceeded } from './refusal.ts';
+import { exceeded } from './usage-refusal-text.ts';
 
 /** Whole micro-dollars with picodollars beside them, tokens, requests. */
 export interface DeferredUse {

@@ -1,7 +1,7 @@
 /** Tries the targets of a config until one gives the answer, each with its own limits, guardrails and retries. */
 
 import { type ErrorKind, SluiceError } from '../../kernel/errors.ts';
-import { LimitRefused } from '../../limits/refused.ts';
+import { LimitRefused } from '../../limits/limit-refused.ts';
 import { errorStatus, recordedAs } from '../../operations/dialects/errors.ts';
 import { passAnswerOver } from '../attempt.ts';
 import { causeOfError, rounded } from '../attempt-cause.ts';
@@ -10,12 +10,12 @@ import { guardPlan } from '../guard/plan.ts';
 import { passedPath } from '../misspelt.ts';
 import { type Features, type RoutePlan, targetFeatures } from '../plan.ts';
 import { brokenStream, mayFollow } from '../relay/retry-eligibility.ts';
+import { refuseUnexecuted, selectTarget } from '../resolve-target.ts';
 import type { CallResult } from '../routing/breaker.ts';
 import type { Leaf } from '../routing/route.ts';
 import { newRouteExecution, plannedLeaves, runNode } from '../routing/route-execution.ts';
 import { scoreTargets } from '../routing/scores.ts';
 import { beginTargetLimits, endTargetLimits } from '../routing/target-limits.ts';
-import { refuseUnexecuted, selectTarget } from '../select.ts';
 import { Attempt } from '../state/attempt.ts';
 import { type AttemptResult, DONE } from '../state/attempt-result.ts';
 import { SharedLimits } from '../state/limits.ts';
@@ -23,7 +23,7 @@ import type { LlmOutcome } from '../state/outcome.ts';
 import type { LlmRequest } from '../state/request.ts';
 import type { RouteExecution } from '../state/route-execution.ts';
 import { countsRates, countsUse, type Target } from '../target.ts';
-import { give } from './dispatch.ts';
+import { give } from './try-only-target.ts';
 
 /** Decides where the request goes first, by which its limits are estimated. */
 export async function choose(
@@ -51,7 +51,7 @@ export async function choose(
 }
 
 /** Runs the steps of one target after the other, until an answer is final. */
-export async function route(x: Exchange, runTarget: RunTarget): Promise<void> {
+export async function tryTargets(x: Exchange, runTarget: RunTarget): Promise<void> {
   const plan = x.request.plan?.route;
   const { execution } = x;
   if (plan == null || execution === null) return;

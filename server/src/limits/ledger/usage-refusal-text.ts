@@ -1,7 +1,7 @@
 /** The answer to a caller whose request a usage limit does not let pass. */
 import { SluiceError } from '../../kernel/errors.ts';
 import type { LimitOwner, Row } from '../../store/schema.ts';
-import { limitName, UsageRefused } from '../usage-refused.ts';
+import { limitName, UsageRefused } from '../usage-limit-refused.ts';
 import { type LimitSpec, shownAmount } from './limit-spec.ts';
 
 /** Nobody waits for longer, whatever a header says; in milliseconds. */

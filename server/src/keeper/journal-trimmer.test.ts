@@ -6,7 +6,7 @@ import { systemClock, TestClock } from '../kernel/clock.ts';
 import { silentLog } from '../kernel/log.ts';
 import { openJournal } from '../store/disk/journal.ts';
 import type { JournalPosition } from '../store/ports.ts';
-import { KeptJournal } from './kept-journal.ts';
+import { KeptJournal } from './journal-trimmer.ts';
 
 async function start(dir?: string) {
   const made = dir ?? (await mkdtemp(join(tmpdir(), 'sluice-kept-')));
