@@ -31,6 +31,7 @@ import { GATEWAYS } from '../resources/deployments/ping.ts';
 import { TRACES } from '../resources/feedback/traces.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
+import { RATE_COUNTERS } from '../resources/limits/index.ts';
 import { DESTINATION_TRIALS } from '../resources/log-destinations/index.ts';
 import { KEPT_BODIES } from '../resources/logs/bodies.ts';
 import { fedDestinations } from '../resources/logs/erasures/destinations.ts';
@@ -207,7 +208,7 @@ function once<T>(open: () => Promise<T>): () => Promise<T> {
 
 function servicesOf(
   { config, clock, version }: Common,
-  { stores, spools, kept, gateway, training, managers, wake, erasures }: Parts,
+  { stores, shared, spools, kept, gateway, training, managers, wake, erasures }: Parts,
   records: StoredRecords,
   mails: LimitedMails | null,
   sso: () => Promise<SingleSignOn>,
@@ -226,6 +227,7 @@ function servicesOf(
       discover: async (organisationId, issuer) => (await sso()).problemOf(organisationId, issuer),
     })
     .provide(RECORDS, records)
+    .provide(RATE_COUNTERS, shared.counters)
     .provide(KEPT_LOGS, {
       store: spools.logs.store,
       days: config.logDays,

@@ -253,6 +253,14 @@ export function createAdmission(options: {
   };
 }
 
+/** The counter of a window that begins at `start`. */
+export const rateKey = (
+  workspaceId: string,
+  { kind, id }: Pick<LimitedEntity, 'kind' | 'id'>,
+  { type, unit }: Pick<Rate, 'type' | 'unit'>,
+  start: number,
+): string => `{${workspaceId}}:rate:${kind}:${id}:${type}:${unit}:${start}`;
+
 /** The windows that a request touches, with the part of each limit that one of so many nodes has. */
 function hitsOf(workspaceId: string, entities: readonly LimitedEntity[], now: number, nodes: number): Hit[] {
   const hits: Hit[] = [];
@@ -262,7 +270,7 @@ function hitsOf(workspaceId: string, entities: readonly LimitedEntity[], now: nu
       const value = rate.value === 0 ? 0 : Math.max(1, Math.floor(rate.value / nodes));
       const counted = rate.type === 'requests';
       hits.push({
-        key: `{${workspaceId}}:rate:${entity.kind}:${entity.id}:${rate.type}:${rate.unit}:${start}`,
+        key: rateKey(workspaceId, entity, rate, start),
         // A token window takes nothing now, but refuses once it is full: that is a hit of one below the limit.
         amount: counted ? 1 : 0,
         limit: counted ? value : value - 1,

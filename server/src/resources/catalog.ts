@@ -14,6 +14,7 @@ import { deployments } from './deployments/index.ts';
 import { feedback } from './feedback/index.ts';
 import { guardrails } from './guardrails/index.ts';
 import { integrations } from './integrations/index.ts';
+import { boundBy } from './limits/index.ts';
 import { logDestinations } from './log-destinations/index.ts';
 import { logs } from './logs/index.ts';
 import { rateLimits } from './policies/rate-limits/index.ts';
@@ -44,6 +45,7 @@ const RESOURCES: readonly Resource[] = [
   feedback,
   guardrails,
   integrations,
+  boundBy,
   logDestinations,
   logs,
   providers,

@@ -137,6 +137,7 @@ const FIELDS: Readonly<Record<string, Kind | null>> = {
   usage_id: null,
   request_id: null,
   // Conditions on the requests that the caller sees anyway.
+  'limits.list api_key_id': 'api_key',
   api_key_ids: null,
   user_ids: null,
   trace_id: null,

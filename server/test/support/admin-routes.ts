@@ -358,6 +358,7 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
   ['oauth-approvals.list', 'GET', '/oauth/approvals', '/oauth/approvals', []],
   ['oauth-approvals.delete', 'DELETE', '/oauth/approvals/:approvalId', `/oauth/approvals/${ID}`, []],
   ['auth.self', 'GET', '/auth/self', '/auth/self', []],
+  ['limits.list', 'GET', '/limits', '/limits', ['policies.list', 'completions.write']],
   ['utils.test-auth', 'GET', '/utils/test-auth', '/utils/test-auth', []],
   [
     'organisation-members.list',

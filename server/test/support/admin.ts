@@ -16,6 +16,7 @@ import { createSimulationRunner } from '../../src/limits/simulation/simulation-r
 import { createGuardrailInvoker } from '../../src/llm/guard/guardrail-invoker.ts';
 import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
 import { GUARDRAIL_INVOKER } from '../../src/resources/guardrails/invoke.ts';
+import { RATE_COUNTERS } from '../../src/resources/limits/index.ts';
 import { DESTINATION_TRIALS } from '../../src/resources/log-destinations/index.ts';
 import { type BodyReader, KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
 import { EXPORTS } from '../../src/resources/logs/exports/index.ts';
@@ -109,6 +110,7 @@ function withDefaults(services: Services, clock: Clock): Services {
     services.provide(SECRET_MANAGERS, { read: async () => ({ object: {} }) });
   if (GATEWAYS.find(services) === null) services.provide(GATEWAYS, { ping: async () => ALL_WELL });
   if (EXPORTS.find(services) === null) services.provide(EXPORTS, { maxRows: 1_000, wake: () => undefined });
+  if (RATE_COUNTERS.find(services) === null) services.provide(RATE_COUNTERS, memoryCounters({ clock }));
   if (RECORDS.find(services) === null) services.provide(RECORDS, { find: async () => null });
   const trials = createGuardrailInvoker({ clock, outside: () => () => outsideOf() });
   return GUARDRAIL_INVOKER.find(services) === null ? services.provide(GUARDRAIL_INVOKER, trials) : services;
