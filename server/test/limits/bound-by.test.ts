@@ -87,7 +87,7 @@ it('a key reads the limits of no other key', async () => {
   const other = await make('not to be seen', { usage_limits: { credit_limit: 7 } });
   const { key } = await make('curious');
   const refused = await server.admin('GET', `/limits?api_key_id=${other.id}`, undefined, key);
-  expect([refused.status, refused.body.error.param]).toEqual([404, 'api_key_id']);
+  expect(refused).toMatchObject({ status: 404, body: { error: { param: 'api_key_id' } } });
   const seen = (await limits(key, '&all=true')).map(({ id }) => id);
   expect(seen).not.toContain(other.id);
 });
