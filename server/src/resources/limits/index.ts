@@ -1,10 +1,10 @@
 /** `GET /limits`: what limits a caller, or a workspace, with what is used and left. */
 import { z } from 'zod';
-import { type LimitedEntity, limitedEntity, rateKey, windowOf } from '../../limits/admission.ts';
 import { type LimitSpec, limitSpec, shownAmount, workspaceLimitSpecs } from '../../limits/ledger/limit-spec.ts';
 import type { PolicyFacts } from '../../limits/policies/conditions.ts';
 import { addRateLimits, compileRatePolicies } from '../../limits/policies/rates.ts';
 import { addUsageLimits, compileUsagePolicies } from '../../limits/policies/usage.ts';
+import { type LimitedEntity, limitedEntity, rateKey, windowOf } from '../../limits/rate-limits.ts';
 import type { Counters } from '../../store/ports.ts';
 import type { PolicyCondition, PolicyGroup, RateLimit, Row } from '../../store/schema.ts';
 import { toIso } from '../body-fields.ts';
