@@ -53,6 +53,8 @@ interface Init {
   /** Of the session; writes need it. */
   readonly csrf?: string;
   readonly signal?: AbortSignal;
+  /** Gateway headers: workspace and provider of calls on the data plane. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** Calls an operation. Answers whatever the server answers; throws where it does not. */
@@ -61,7 +63,7 @@ async function call<K extends Operation>(operation: K, input: Operations[K]['inp
   const [method = '', template = ''] = operation.split(' ');
   const search = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]));
   const url = template.replace(/\{(\w+)\}/g, (_match, name: string) => encodeURIComponent(path[name] ?? ''));
-  const headers: Record<string, string> = {};
+  const headers: Record<string, string> = { ...init.headers };
   if (body !== undefined) headers['content-type'] = 'application/json';
   if (init.csrf !== undefined) headers['x-csrf-token'] = init.csrf;
   try {
@@ -98,11 +100,15 @@ export async function answer<K extends Operation>(
 
 async function read<K extends Operation>(response: Response): Promise<Operations[K]['answer']> {
   if (response.ok) return response.status === 204 ? undefined : await response.json();
-  const text = await response.text();
-  const seconds = Number(response.headers.get('retry-after') ?? Number.NaN);
-  throw new ApiError(response.status, describeError(text).message ?? `HTTP ${response.status}`, {
+  throw refused(response.status, await response.text(), (name) => response.headers.get(name));
+}
+
+/** The error of an answer that is not a success. */
+export function refused(status: number, text: string, header: (name: string) => string | null): ApiError {
+  const seconds = Number(header('retry-after') ?? Number.NaN);
+  return new ApiError(status, describeError(text).message ?? `HTTP ${status}`, {
     ...refusalOf(text),
-    requestId: response.headers.get('x-gateway-request-id'),
+    requestId: header('x-gateway-request-id'),
     retryAfter: Number.isFinite(seconds) ? seconds : null,
   });
 }

@@ -50,13 +50,26 @@ interface Options {
   readonly refetchInterval?: number | false;
 }
 
+/** Gateway headers of a call on the data plane. */
+export type Headers = Readonly<Record<string, string>>;
+
+interface CallOptions<A> {
+  readonly enabled?: boolean;
+  readonly headers?: Headers;
+  /** Milliseconds until the next look; false where nothing changes any more. */
+  readonly pollAfter?: (found: A | undefined) => number | false;
+  readonly refetchInterval?: number | false;
+}
+
 /** What an operation answers. Old data stays while another input is asked for. */
-export function useApi<K extends Operation>(operation: K, input: Input<K>, options: Options = {}) {
+export function useApi<K extends Operation>(operation: K, input: Input<K>, options: CallOptions<Answer<K>> = {}) {
+  const { headers, pollAfter, ...others } = options;
   return useQuery<Answer<K>, Error>({
-    queryKey: [operation, input],
-    queryFn: ({ signal }) => answer(operation, input, { signal }),
+    queryKey: headers === undefined ? [operation, input] : [operation, input, headers],
+    queryFn: ({ signal }) => answer(operation, input, { signal, headers }),
     placeholderData: keepPreviousData,
-    ...options,
+    ...(pollAfter && { refetchInterval: (query) => pollAfter(query.state.data) }),
+    ...others,
   });
 }
 
@@ -64,15 +77,19 @@ export function useApi<K extends Operation>(operation: K, input: Input<K>, optio
 export function useCursorList<Row, Page extends { data: Row[]; next_cursor: string | null }>(
   key: readonly unknown[],
   ask: (cursor: string | undefined, signal: AbortSignal) => Promise<Page>,
-  options: Options = {},
+  options: Options & { readonly pollAfter?: (rows: readonly Row[]) => number | false } = {},
 ) {
+  const { pollAfter, ...others } = options;
   const list = useInfiniteQuery({
     queryKey: key,
     queryFn: ({ pageParam, signal }) => ask(pageParam, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last: Page) => last.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
-    ...options,
+    ...(pollAfter && {
+      refetchInterval: (query) => pollAfter(query.state.data?.pages.flatMap((page) => page.data) ?? []),
+    }),
+    ...others,
   });
   return { list, rows: list.data?.pages.flatMap((page) => page.data) ?? [], first: list.data?.pages[0] };
 }
@@ -99,11 +116,11 @@ export function usePagedList<Row, Page extends { data: Row[]; total: number }>(
 }
 
 /** A write. Afterwards every list that shows such objects asks again. */
-export function useWrite<K extends Operation>(operation: K) {
+export function useWrite<K extends Operation>(operation: K, headers?: Headers) {
   const { session } = useSession();
   const client = useQueryClient();
   return useMutation<Answer<K>, Error, Input<K>>({
-    mutationFn: (input) => answer(operation, input, { csrf: session.csrf_token }),
+    mutationFn: (input) => answer(operation, input, { csrf: session.csrf_token, headers }),
     onSuccess: () => client.invalidateQueries(),
   });
 }

@@ -4,7 +4,10 @@ import {
   BookOpenCheck,
   Building2,
   CircleDollarSign,
+  Files,
+  GraduationCap,
   KeyRound,
+  Layers,
   LayoutDashboard,
   type LucideIcon,
   ShieldX,
@@ -14,7 +17,7 @@ import {
 } from 'lucide-react';
 import { type ComponentType, lazy } from 'react';
 
-export type Group = 'Home' | 'Observe' | 'Build' | 'Access' | 'Govern' | 'You';
+export type Group = 'Home' | 'Observe' | 'Build' | 'Train' | 'Access' | 'Govern' | 'You';
 
 export interface Page {
   /** Below `/console`; `/:id` for one object. */
@@ -46,6 +49,13 @@ export const PAGES: readonly Page[] = [
   page({ path: '/spend', label: 'Spend', group: 'Observe', icon: CircleDollarSign, scope: 'analytics.view', key: 's', bar: true }, () => import('../pages/spend/page.tsx')),
   page({ path: '/denials', label: 'Denials', group: 'Observe', icon: ShieldX, scope: 'logs.list', key: 'd' }, () => import('../pages/denials/page.tsx')),
   page({ path: '/playground', label: 'Playground', group: 'Build', icon: SquareTerminal, scope: 'completions.write', key: 'p' }, () => import('../pages/playground/page.tsx')),
+  page({ path: '/fine-tuning', label: 'Fine-tuning', group: 'Train', icon: GraduationCap, scope: 'completions.write', key: 'f' }, () => import('../pages/fine-tuning/page.tsx')),
+  page({ path: '/fine-tuning/new', label: 'New fine-tuning job', group: null, icon: GraduationCap, scope: 'completions.write' }, () => import('../pages/fine-tuning/new.tsx')),
+  page({ path: '/fine-tuning/:id', label: 'Fine-tuning job', group: null, icon: GraduationCap, scope: 'completions.write' }, () => import('../pages/fine-tuning/detail.tsx')),
+  page({ path: '/batches', label: 'Batches', group: 'Train', icon: Layers, scope: 'completions.write' }, () => import('../pages/batches/page.tsx')),
+  page({ path: '/batches/:id', label: 'Batch', group: null, icon: Layers, scope: 'completions.write' }, () => import('../pages/batches/detail.tsx')),
+  page({ path: '/files', label: 'Files', group: 'Train', icon: Files, scope: 'completions.write' }, () => import('../pages/files/page.tsx')),
+  page({ path: '/files/:id', label: 'File', group: null, icon: Files, scope: 'completions.write' }, () => import('../pages/files/detail.tsx')),
   page({ path: '/keys', label: 'API keys', group: 'Access', icon: KeyRound, scope: 'workspace_user_api_keys.list', key: 'k', bar: true }, () => import('../pages/keys/page.tsx')),
   page({ path: '/keys/:id', label: 'API key', group: null, icon: KeyRound, scope: 'workspace_user_api_keys.list' }, () => import('../pages/keys/detail.tsx')),
   page({ path: '/workspaces', label: 'Workspaces', group: 'Access', icon: Building2, scope: 'workspaces.list', key: 'w' }, () => import('../pages/workspaces/page.tsx')),
@@ -55,4 +65,4 @@ export const PAGES: readonly Page[] = [
   page({ path: '/me', label: 'Me', group: 'You', icon: UserRound, scope: null, key: 'm' }, () => import('../pages/me/page.tsx')),
 ];
 
-export const GROUPS: readonly Group[] = ['Home', 'Observe', 'Build', 'Access', 'Govern', 'You'];
+export const GROUPS: readonly Group[] = ['Home', 'Observe', 'Build', 'Train', 'Access', 'Govern', 'You'];

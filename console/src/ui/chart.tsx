@@ -161,20 +161,22 @@ export function BarChart(props: {
 const readout = (bar: Bar, series: readonly Series[], format: (value: number) => string): string =>
   `${bar.name}: ${series.map(({ id, label }) => `${label} ${format(bar.values[id] ?? 0)}`).join(', ')}`;
 
-function NumbersTable(props: {
+/** The numbers of a chart; `head` names its first column. */
+export function NumbersTable(props: {
   label: string;
+  head?: string;
   series: readonly Series[];
   bars: readonly Bar[];
   format: (value: number) => string;
 }) {
-  const { label, series, bars, format } = props;
+  const { label, head = t('From'), series, bars, format } = props;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard
     <section className="table-box scroll" tabIndex={0} aria-label={label}>
       <table className="list" aria-label={label}>
         <thead>
           <tr>
-            <th scope="col">{t('From')}</th>
+            <th scope="col">{head}</th>
             {series.map((one) => (
               <th key={one.id} scope="col" className="number">
                 {one.label}

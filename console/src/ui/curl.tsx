@@ -11,10 +11,11 @@ export interface Call {
   readonly path?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, unknown>>;
   readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** A curl command for the call, with the key as `$SLUICE_KEY`. `base` is the address of the server with `/v1`. */
-export function curlOf(base: string, { operation, path = {}, query = {}, body }: Call): string {
+export function curlOf(base: string, { operation, path = {}, query = {}, body, headers = {} }: Call): string {
   const [method = 'GET', template = ''] = operation.split(' ');
   const filled = template.replace(/\{(\w+)\}/g, (_all, name: string) => encodeURIComponent(path[name] ?? ''));
   const entries = Object.entries(query).filter(([, value]) => value !== undefined && value !== '');
@@ -24,6 +25,7 @@ export function curlOf(base: string, { operation, path = {}, query = {}, body }:
   return [
     `curl ${method === 'GET' ? '' : `-X ${method} `}${quote(url)}`,
     '-H "x-gateway-api-key: $SLUICE_KEY"',
+    ...Object.entries(headers).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
     ...(body === undefined
       ? []
       : ["-H 'content-type: application/json'", `-d ${quote(JSON.stringify(body, null, 2))}`]),

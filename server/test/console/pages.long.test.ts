@@ -21,6 +21,13 @@ const PATHS = [
   ['/denials?status_code=403', 'Denials'],
   ['/spend?group=workspace&and=model', 'Spend'],
   ['/playground', 'Playground'],
+  ['/fine-tuning', 'Fine-tuning'],
+  ['/fine-tuning/new', 'New fine-tuning job'],
+  ['/fine-tuning/ftjob-missing', 'Fine-tuning job'],
+  ['/batches', 'Batches'],
+  ['/batches/batch-missing', 'Batch'],
+  ['/files', 'Files'],
+  ['/files/gw_file_00000000-0000-7000-8000-000000000000', 'File'],
   ['/keys', 'API keys'],
   ['/workspaces', 'Workspaces'],
   ['/people', 'People'],
@@ -115,7 +122,7 @@ describe.skipIf(browser.context === null)(TITLE, () => {
   }, 400_000);
 
   test('dialogs of writes, the search and the keys break none either', async () => {
-    for (const path of ['/keys?new=1', '/workspaces?new=1', '/people?new=1']) {
+    for (const path of ['/keys?new=1', '/files?new=1', '/batches?new=1', '/workspaces?new=1', '/people?new=1']) {
       await open(path);
       await page.getByRole('dialog').waitFor();
       expect([path, await violations()]).toEqual([path, []]);
@@ -140,6 +147,9 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       '/denials',
       '/requests/compare',
       '/spend',
+      '/fine-tuning/new',
+      '/batches',
+      '/files',
       '/keys',
       '/workspaces',
       '/people',
