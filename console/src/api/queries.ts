@@ -87,7 +87,8 @@ export function useCursorList<Row, Page extends { data: Row[]; next_cursor: stri
     getNextPageParam: (last: Page) => last.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
     ...(pollAfter && {
-      refetchInterval: (query) => pollAfter(query.state.data?.pages.flatMap((page) => page.data) ?? []),
+      refetchInterval: (query: { state: { data?: { pages: Page[] } | undefined } }) =>
+        pollAfter(query.state.data?.pages.flatMap((page) => page.data) ?? []),
     }),
     ...others,
   });
