@@ -1,5 +1,6 @@
 /** Which names of models a scrape shows: those of the catalogue, and those that an integration stores. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { LogRecord } from '../../src/telemetry/record.ts';
 import { readExposition, totalOf } from '../support/exposition.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 import { type FakeUpstream, sendJson, startUpstream } from '../support/upstream.ts';
@@ -67,4 +68,35 @@ it('names versions by their model and stored names as stored; what callers make 
   // Of two of the three no price is known.
   expect(totalOf(families, 'sluice_unpriced_total')).toBe(2);
   expect(totalOf(families, 'sluice_cost_microdollars_total', { provider: 'openai', model: 'gpt-4o' })).toBe(75);
+});
+
+it('counts requests, tokens, cost and errors of each model as its stored records do', async () => {
+  const scrape = await fetch(`${server.url}/metrics`, {
+    headers: { authorization: `Bearer ${server.first.operator_api_key}` },
+  });
+  const families = readExposition(await scrape.text());
+  const records = (await server.records()) as unknown as LogRecord[];
+  const shown: Readonly<Record<string, string>> = { 'gpt-4o-2024-08-06': 'gpt-4o', 'our-model': 'our-model' };
+  const nameOf = ({ model_requested }: LogRecord) => shown[model_requested?.toLowerCase() ?? ''] ?? 'other';
+  const slices = Map.groupBy(records, nameOf);
+  expect([...slices.keys()].sort()).toEqual(['gpt-4o', 'other', 'our-model']);
+  for (const [model, of] of slices) {
+    const sum = (value: (record: LogRecord) => number | null | undefined) =>
+      of.reduce((total, record) => total + (value(record) ?? 0), 0);
+    const told = (name: string, labels: Readonly<Record<string, string>>, part?: '_sum') =>
+      totalOf(families, name, labels, part);
+    const asked = { gen_ai_request_model: model };
+    const failed = of.filter(({ outcome }) => outcome === 'failed').length;
+    expect([of.length, failed], model).toEqual([2, 1]);
+    expect(told('gen_ai_server_request_duration_seconds', asked), model).toBe(of.length);
+    expect(told('gen_ai_server_request_duration_seconds', { ...asked, error_type: 'failed' }), model).toBe(failed);
+    expect(told('sluice_cost_microdollars_total', { model }), model).toBe(sum(({ cost_micros }) => cost_micros));
+    for (const [type, count] of [
+      ['input', sum(({ usage }) => usage?.input)],
+      ['output', sum(({ usage }) => usage?.output)],
+    ] as const) {
+      const labels = { ...asked, gen_ai_token_type: type };
+      expect(told('gen_ai_client_token_usage', labels, '_sum'), `${model} ${type}`).toBe(count);
+    }
+  }
 });
