@@ -27,6 +27,7 @@ const COMMANDS: Readonly<Record<string, (args: readonly string[]) => unknown>> =
     (await import('./cli/installation-keys.ts')).installationKeys('operator-key', args, output),
   'master-key': async (args) =>
     (await import('./cli/installation-keys.ts')).installationKeys('master-key', args, output),
+  nodes: async (args) => (await import('./cli/nodes.ts')).nodes(args, output),
   backup: async (args) => (await import('./cli/backup.ts')).backup(args, output),
   doctor: async (args) => (await import('./cli/doctor.ts')).doctor(args, output),
   version: () => printVersion(output),

@@ -30,6 +30,7 @@ export function help(output: Output): void {
   npm run sluice -- audit verify     check that nobody changed the audit log (--organisation ID: one only)
   npm run sluice -- operator-key list   list the operator keys (rotate: make a new one; revoke ID: end one)
   npm run sluice -- master-key rewrap   wrap all data keys with the newest master key (status: count them by master key)
+  npm run sluice -- nodes list       list the nodes whose records all others wait for (give-up ID: wait for one no more)
   npm run sluice -- openapi          write docs/openapi.json (--check: compare only)
   npm run sluice -- --version        print the version
 

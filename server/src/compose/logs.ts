@@ -13,6 +13,7 @@ import { KeptJournal } from '../keeper/journal-trimmer.ts';
 import type { KeeperClient } from '../keeper/keeper-client.ts';
 import { LogKeeper } from '../keeper/keeper-launcher.ts';
 import { serveKeeper, WorkerKeeper } from '../keeper/keeper-relay.ts';
+import { SignsOfLife } from '../keeper/known-node.ts';
 import { NodeLogs } from '../keeper/node-logs.ts';
 import { OldFiles } from '../keeper/old-files.ts';
 import type { SharedCatalogOptions } from '../keeper/shared-catalog.ts';
@@ -83,6 +84,7 @@ export async function openLogs(
     config.logs === null || tables.engine === 'sqlite'
       ? null
       : (await import('../keeper/known-node.ts')).knownNode(tables, nodeId, storeClock);
+  let signs: SignsOfLife | null = null;
   const own = index === 1 ? lifecycle.own('log keeper', keeperOf(common, stores, bodies, shared, feedback)) : null;
   if (own !== null) {
     await moveOldLogs(common, stores, own, keptTo);
@@ -100,7 +102,11 @@ export async function openLogs(
     );
     // It says its faults now, and sends what a start before has left.
     if (config.logs !== null) own.wake();
-    await sending?.announce(null);
+    if (sending !== null) {
+      const beat = lifecycle.own('signs of life', new SignsOfLife(() => sending.announce(null), clock, log));
+      await beat.begin();
+      signs = beat;
+    }
     if (shared !== null) clock.after(SHARED_START_MS, () => own.wake());
     else if (await hasLeftBehind(common)) clock.after(LEFT_BEHIND_MS, () => own.wake());
     if (primary !== null) serveKeeper(primary, own);
@@ -115,6 +121,7 @@ export async function openLogs(
   const leave = async () => {
     const known = shared?.shared ?? sending;
     if (own === null || known === null) return;
+    await signs?.close();
     const give = async () => {
       await own.flush();
       const { state } = await own.health();

@@ -1,6 +1,9 @@
 /** Erasure where several nodes share their log files: hidden on all at once, and then in no file, copy or chunk of any. */
+import { rm } from 'node:fs/promises';
 import { afterEach, expect, it } from 'vitest';
+import { giveUpNode } from '../../src/cli/nodes.ts';
 import type { Answer } from '../support/admin.ts';
+import { plainVault } from '../support/admin.ts';
 import type { ErasingNode } from '../support/erasing-node.ts';
 import { type ErasuresUnderTest, startErasures } from '../support/log-erasures.ts';
 
@@ -144,4 +147,40 @@ it('waits for a node that died with records on its disk, and takes these too whe
   expect(over.records).toBe(2);
   expect(await listed()).toEqual([]);
   expect(await under.placesOf(canary)).toEqual([]);
+}, 180_000);
+
+it('waits no more for a node that was given up, which is refused while it may run and told to every organisation', async () => {
+  const [a, b] = await start();
+  const canary = 'canary-shared-given-up';
+  await under.write(canary, { metadata: { _user: canary } }, a);
+  await under.write('stays', { trace_id: 'stays' }, a);
+  await filed();
+  await b.kill();
+  // A file that it had not given to the others yet.
+  const now = Date.now();
+  const left = { id: 'only-on-b', node: 'b', day: 0, level: 0, min_time: now, max_time: now, records: 7, bytes: 1 };
+  const state = { version: 1, status: 'live', created_at: now, place: 'disk', remove_at: 0, changed_at: now } as const;
+  await under.tables.systemWrite((tx) => tx.insert('log_files', { ...left, ...state }));
+  const made = await ok('POST', '/v1/logs/erase', { end_user: canary });
+  a.work();
+  await expect.poll(async () => (await row(made.id))?.nodes.a?.filed, { timeout: 30_000 }).toBe(true);
+  const giveUp = (node: string) => giveUpNode(under.tables, plainVault, node, true);
+  await expect(giveUp('c')).rejects.toThrow('no node c');
+  await expect(giveUp('b')).rejects.toThrow('may be running');
+  await pending(made.id);
+  const silent = { seen_at: now - 11 * MINUTES };
+  await under.tables.systemWrite((tx) => tx.update('log_nodes', { node: 'b' }, silent));
+  expect(await giveUp('b')).toMatchObject({ files: 1, records: 7 });
+  await rm(b.dir, { recursive: true });
+  under.nodes.splice(under.nodes.indexOf(b), 1);
+  expect((await done(made.id)).records).toBe(1);
+  expect(await listed()).toEqual(['stays']);
+  expect(await under.placesOf(canary)).toEqual([]);
+  expect(await under.tables.systemRead((tx) => tx.count('log_files', { where: { node: 'b', place: 'disk' } }))).toBe(0);
+  for (const { organisation_id } of [under.admin.a, under.admin.b]) {
+    const rows = await under.tables.systemRead((tx) => tx.list('audit_log', { where: { organisation_id } }));
+    expect(
+      rows.filter(({ resource_type, resource_id }) => resource_type === 'nodes' && resource_id === 'b').length,
+    ).toBe(1);
+  }
 }, 180_000);

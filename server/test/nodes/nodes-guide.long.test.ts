@@ -277,3 +277,48 @@ it('both nodes list, count and sum up the same requests, of whichever node they 
   const [list] = (await asked(0)) as unknown as [{ data: { trace_id: string }[] }];
   expect(list.data.filter(({ trace_id }) => trace_id.startsWith('both-'))).toHaveLength(5);
 });
+
+it('requests that were erased, by id, end user or key, are hidden on both nodes within a second', async () => {
+  const { workspace_api_key, admin_api_key } = await readFirstRun(node(0).dataDir);
+  const made = await makeKey(0);
+  const ask = (index: number, key: string, trace: string, more: Record<string, string> = {}) =>
+    fetch(`${node(index).server.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'x-gateway-api-key': key, 'content-type': 'application/json', 'x-gateway-trace-id': trace, ...more },
+      body: CHAT,
+    }).then((answer) => answer.text());
+  const user = { 'x-gateway-metadata': JSON.stringify({ _user: 'ada-erased' }) };
+  for (const index of [0, 1]) {
+    await ask(index, workspace_api_key, `erased-id-${index}`);
+    await ask(index, workspace_api_key, `erased-user-${index}`, user);
+    await ask(index, made.key, `erased-key-${index}`);
+  }
+  const seen = async (index: number): Promise<{ id: string; trace_id: string }[]> => {
+    const headers = { 'x-gateway-api-key': workspace_api_key };
+    const answer = await fetch(`${node(index).server.url}/v1/logs?limit=200`, { headers });
+    const { data = [] } = (await answer.json()) as { data?: { id: string; trace_id: string }[] };
+    return data.filter(({ trace_id }) => trace_id.startsWith('erased-'));
+  };
+  for (const index of [0, 1]) await expect.poll(() => seen(index), { timeout: 20_000 }).toHaveLength(6);
+  const all = await seen(0);
+  const erase = async (method: string, path: string, body?: object) => {
+    const headers = { 'x-gateway-api-key': admin_api_key, 'content-type': 'application/json' };
+    const answer = await fetch(node(0).server.url + path, {
+      method,
+      headers,
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    expect(answer.status, await answer.text()).toBeLessThan(300);
+  };
+  const hidden = async (left: readonly string[]) => {
+    const traces = async (index: number) => (await seen(index)).map(({ trace_id }) => trace_id).sort();
+    await Promise.all([0, 1].map((index) => expect.poll(() => traces(index), { timeout: WITHIN_MS }).toEqual(left)));
+  };
+  const one = all.find(({ trace_id }) => trace_id === 'erased-id-1')?.id;
+  await erase('DELETE', `/v1/logs/${one}`);
+  await hidden(['erased-id-0', 'erased-key-0', 'erased-key-1', 'erased-user-0', 'erased-user-1']);
+  await erase('POST', '/v1/logs/erase', { end_user: 'ada-erased' });
+  await hidden(['erased-id-0', 'erased-key-0', 'erased-key-1']);
+  await erase('POST', '/v1/logs/erase', { api_key_id: made.id });
+  await hidden(['erased-id-0']);
+});
