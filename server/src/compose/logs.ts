@@ -84,7 +84,10 @@ export async function openLogs(
     config.logs === null || tables.engine === 'sqlite'
       ? null
       : (await import('../keeper/known-node.ts')).knownNode(tables, nodeId, storeClock);
-  let signs: SignsOfLife | null = null;
+  const signs =
+    sending === null || index !== 1
+      ? null
+      : lifecycle.own('signs of life', new SignsOfLife(() => sending.announce(null), clock, log));
   const own = index === 1 ? lifecycle.own('log keeper', keeperOf(common, stores, bodies, shared, feedback)) : null;
   if (own !== null) {
     await moveOldLogs(common, stores, own, keptTo);
@@ -102,11 +105,7 @@ export async function openLogs(
     );
     // It says its faults now, and sends what a start before has left.
     if (config.logs !== null) own.wake();
-    if (sending !== null) {
-      const beat = lifecycle.own('signs of life', new SignsOfLife(() => sending.announce(null), clock, log));
-      await beat.begin();
-      signs = beat;
-    }
+    await signs?.begin();
     if (shared !== null) clock.after(SHARED_START_MS, () => own.wake());
     else if (await hasLeftBehind(common)) clock.after(LEFT_BEHIND_MS, () => own.wake());
     if (primary !== null) serveKeeper(primary, own);
