@@ -123,28 +123,53 @@ function contextOf(
   const origin = account.base === '' ? '' : new URL(account.base).origin;
 
   const granting = usesClientCredentials(account.credentials);
+  /** As secret managers have filled it since. Adapters keep sending the credential of before, which `fitted` replaces. */
+  let current = account;
+
+  /**
+   * An account that secret managers fill is read anew where the provider refuses its credential, and the call is sent
+   * once more. A body that streams cannot be: its caller is refused, and what comes next has the new credential.
+   */
+  async function once(request: AdapterRequest): Promise<AdapterAnswer> {
+    const used = current;
+    const answer = await tokened(request);
+    if (used.renewed === undefined || !refuses(answer.status) || !isOwn(request)) return answer;
+    if (current === used) current = (await used.renewed()) ?? used;
+    if (current === used || isStreamed(request) || (!granting && fitted(request) === request)) return answer;
+    answer.stream.destroy();
+    return tokened(request);
+  }
+
+  const isOwn = (request: AdapterRequest): boolean => request.accountHeaders !== false && request.url.origin === origin;
+
+  /** The request with the credential that is current. Itself where it holds none, or a signature made of one. */
+  function fitted(request: AdapterRequest): AdapterRequest {
+    return current === account || !isOwn(request) ? request : withCredentials(request, account, current);
+  }
 
   /** With the token of an account that has one in place of a key; a token that is refused is replaced once. */
-  async function once(request: AdapterRequest): Promise<AdapterAnswer> {
-    if (!granting || request.accountHeaders === false || request.url.origin !== origin) return sent(request);
+  async function tokened(given: AdapterRequest): Promise<AdapterAnswer> {
+    const request = fitted(given);
+    if (!granting || !isOwn(request)) return sent(request);
+    const signedIn = { ...context, credentials: current.credentials };
     let used = '';
     const authorised = async (): Promise<AdapterRequest> => {
       const headers = [...request.headers];
-      used = await grantedToken(context);
+      used = await grantedToken(signedIn);
       setBearer(headers, used);
       return { ...request, headers };
     };
     const answer = await sent(await authorised());
-    if (answer.status !== 401 || (request.body !== null && !Buffer.isBuffer(request.body))) return answer;
+    if (answer.status !== 401 || isStreamed(request)) return answer;
     answer.stream.destroy();
-    dropGrantedToken(context, used);
+    dropGrantedToken(signedIn, used);
     return sent(await authorised());
   }
 
   async function sent(request: AdapterRequest): Promise<AdapterAnswer> {
     const headers = [...request.headers];
-    if (request.accountHeaders !== false && request.url.origin === origin) addMissing(headers, account.customHeaders);
-    if (request.length !== undefined && request.body !== null && !Buffer.isBuffer(request.body)) {
+    if (isOwn(request)) addMissing(headers, current.customHeaders);
+    if (request.length !== undefined && isStreamed(request)) {
       headers.push('content-length', String(request.length));
     }
     const started = clock.monotonic();
@@ -171,7 +196,7 @@ function contextOf(
           : { signal: options.signal }),
       });
       attempted(answer.status, null);
-      const secrets = [...account.secrets, ...secretsOfCall(headers, request.url)];
+      const secrets = [...current.secrets, ...secretsOfCall(headers, request.url)];
       return new Answer(answer, secrets, bounds, options.moved);
     } catch (error) {
       attempted(null, error instanceof SluiceError ? recordedAs(error) : 'gateway_failure');
@@ -226,6 +251,28 @@ function contextOf(
         }),
   };
   return context;
+}
+
+const refuses = (status: number): boolean => status === 401 || status === 403;
+
+const isStreamed = ({ body }: AdapterRequest): boolean => body !== null && !Buffer.isBuffer(body);
+
+/** The request with the texts of one account's credential in its headers replaced by those of the other's. */
+function withCredentials(request: AdapterRequest, before: Account, after: Account): AdapterRequest {
+  const texts = new Map<string, string>();
+  const [old, fresh] = [before.credentials, after.credentials];
+  for (const [name, value] of Object.entries(old.settings)) {
+    const next = fresh.settings[name];
+    if (typeof value === 'string' && typeof next === 'string' && next !== value) texts.set(value, next);
+  }
+  if (old.key !== null && fresh.key !== null) texts.set(old.key.reveal(), fresh.key.reveal());
+  const headers = request.headers.map((value, i) => {
+    if (i % 2 === 0) return value;
+    const space = value.indexOf(' ') + 1;
+    const next = texts.get(value) ?? texts.get(value.slice(space));
+    return next === undefined ? value : texts.has(value) ? next : value.slice(0, space) + next;
+  });
+  return headers.every((value, i) => value === request.headers[i]) ? request : { ...request, headers };
 }
 
 /** Resolves after `ms`; rejects with the signal's reason when it comes first. */

@@ -12,14 +12,20 @@ export async function renewedTarget(
   target: Target,
   result: AttemptResult,
 ): Promise<Target | null> {
-  const account = target.stored?.account;
-  if (result.kind !== 'answered' || account?.renew === undefined || target.opened === null) return null;
+  if (result.kind !== 'answered') return null;
   if (result.status !== 403 && !refusesCredential(result.status, result.error)) return null;
   if (x.outcome.headSent || x.clientGone) return null;
+  const renewed = await freshTarget(target);
+  return x.clientGone ? null : renewed;
+}
+
+/** The target with what secret managers hold now; null where that is the same, or where no manager answers. */
+export async function freshTarget(target: Target): Promise<Target | null> {
+  const account = target.stored?.account;
+  if (account?.renew === undefined || target.opened === null) return null;
   const fresh = await account.renew(target.opened).catch(() => null);
   const renewed = fresh === null ? null : target.renewed(fresh);
-  if (renewed === null || x.clientGone) return null;
   // All who share the target find another one with their next request.
-  target.until = 0;
+  if (renewed !== null) target.until = 0;
   return renewed;
 }

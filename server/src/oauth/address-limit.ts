@@ -14,6 +14,9 @@ export interface AddressLimitOptions {
 
 const MINUTE_MS = 60_000;
 const PER_MINUTE = 60;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+/** Each registration may store 25 KB for a week. */
+const REGISTRATIONS_PER_DAY = 1_000;
 /** Wrong codes that a session may try. */
 const MOST_TRIES = 5;
 
@@ -34,6 +37,19 @@ export class AddressLimit {
     const key = `${keyOf(`${what}:${networkOf(address)}`)}:${window}`;
     const allowed = await this.#hit({ key, amount: 1, limit: PER_MINUTE, expiresAt });
     if (!allowed) throw tooMany(expiresAt - now, 'Too many calls from your address. Wait a moment.');
+  }
+
+  /** The same for a registration, which is stored: also throws past 1,000 a day. */
+  async admitRegistration(address: string): Promise<void> {
+    await this.admit('register', address);
+    const { clock } = this.#options;
+    const now = clock.now();
+    const day = Math.floor(now / DAY_MS);
+    const expiresAt = (day + 1) * DAY_MS;
+    const key = `${keyOf(`registrations:${networkOf(address)}`)}:${day}`;
+    const allowed = await this.#hit({ key, amount: 1, limit: REGISTRATIONS_PER_DAY, expiresAt });
+    if (!allowed)
+      throw tooMany(expiresAt - now, 'Your address has registered 1,000 clients today. Use a client that you have.');
   }
 
   /**

@@ -34,6 +34,8 @@ export interface ClientsOptions {
 const DAY_MS = 24 * 3_600_000;
 /** A client that nobody has used for this long is forgotten. */
 const UNUSED_MS = 90 * DAY_MS;
+/** One that no user has ever approved is forgotten after this long: anybody may register any number. */
+const UNAPPROVED_MS = 7 * DAY_MS;
 /** A client's use is written down once in this time. */
 const NOTED_MS = DAY_MS;
 const FRESH_MS = { least: 5 * 60_000, usual: 3_600_000, most: DAY_MS } as const;
@@ -57,7 +59,7 @@ export class Clients {
   async register(value: unknown): Promise<Row<'oauth_clients'>> {
     const facts = readMetadata(value);
     const now = this.#options.clock.now();
-    const row = { id: base62(24), ...facts, fresh_until: null, created_at: now, last_used_at: now };
+    const row = { id: base62(24), ...facts, fresh_until: null, created_at: now, last_used_at: unapproved(now) };
     await this.#options.tables.systemWrite(async (tx) => {
       await forgetUnused(tx, now);
       await tx.insert('oauth_clients', row);
@@ -124,7 +126,7 @@ export class Clients {
     const facts: ClientFacts = readMetadata(value);
     const now = clock.now();
     const fresh_until = now + freshFor(response.headers.get('cache-control'));
-    const row = { created_at: now, last_used_at: now, ...before, id, ...facts, fresh_until };
+    const row = { created_at: now, last_used_at: unapproved(now), ...before, id, ...facts, fresh_until };
     await tables.systemWrite(async (tx) => {
       if ((await tx.update('oauth_clients', { id }, { ...facts, fresh_until })) > 0) return;
       await forgetUnused(tx, now);
@@ -155,6 +157,9 @@ function freshFor(header: string | null): number {
   if (seconds === undefined) return FRESH_MS.usual;
   return Math.min(FRESH_MS.most, Math.max(FRESH_MS.least, Number(seconds) * 1000));
 }
+
+/** The last use that is written down of a client that has none yet: it ends so much earlier than one that has. */
+const unapproved = (now: number): number => now - UNUSED_MS + UNAPPROVED_MS;
 
 /** Forgets clients that nobody has used for 90 days, and all that users gave them. */
 async function forgetUnused(tx: SystemTx, now: number): Promise<void> {

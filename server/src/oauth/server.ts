@@ -58,7 +58,7 @@ export class OAuthServer implements AccessQuestions {
 
   /** `POST /v2/oauth/register`. */
   async register(request: FastifyRequest) {
-    await this.#limit.admit('register', clientAddress(request.raw));
+    await this.#limit.admitRegistration(clientAddress(request.raw));
     return presentClient(await this.#clients.register(await readObject(request.raw, this.#options.clock)));
   }
 

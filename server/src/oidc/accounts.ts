@@ -23,6 +23,8 @@ export interface Account {
   readonly user: User;
   readonly how: 'known' | 'linked' | 'invited' | 'created';
   readonly identity: Row<'user_identities'>;
+  /** The invite asked for API keys, and a sign-in has no answer that could show them: none were made. */
+  readonly keysLeftOut?: boolean;
 }
 
 /** Finds, links or makes the account. Throws `NoAccount`. */
@@ -44,17 +46,17 @@ export async function accountOf(tx: TenantTx, clock: Clock, client: SsoClient, p
     await tx.update('user_identities', key, seen);
     return { user: await withNewEmail(tx, clock, user, person), how: 'known', identity: { ...identity, ...seen } };
   }
-  const { user, how } = await byAddress(tx, clock, client, person, true);
+  const found = await byAddress(tx, clock, client, person, true);
   const fresh = {
     organisation_id: client.organisation_id,
     ...key,
     ...seen,
-    user_id: user.id,
+    user_id: found.user.id,
     given_role: null,
     created_at: now,
   };
   await tx.insert('user_identities', fresh);
-  return { user, how, identity: fresh };
+  return { ...found, identity: fresh };
 }
 
 /** @param isNew whether nobody with this subject had an account: somebody who was removed makes no other one by signing in */
@@ -64,7 +66,7 @@ async function byAddress(
   client: SsoClient,
   person: Person,
   isNew: boolean,
-): Promise<{ user: User; how: Account['how'] }> {
+): Promise<Omit<Account, 'identity'>> {
   const { email } = person;
   if (email === null) throw new NoAccount(person.emailProblem ?? 'there is no email');
   if ((await coveringDomains(tx, email)).length === 0) {
@@ -79,7 +81,7 @@ async function byAddress(
     return { user, how: 'linked' };
   }
   const invited = await invitedUser(tx, clock, client, person, email);
-  if (invited !== null) return { user: invited, how: 'invited' };
+  if (invited !== null) return { ...invited, how: 'invited' };
   if (!isNew || (await tx.count('users', { where: { email, status: 'archived' } })) > 0) {
     throw new NoAccount('the account with this email was removed; an invite brings it back');
   }
@@ -97,13 +99,15 @@ async function invitedUser(
   client: SsoClient,
   person: Person,
   email: string,
-): Promise<User | null> {
+): Promise<Pick<Account, 'user' | 'keysLeftOut'> | null> {
   const now = await tx.now();
   const invite = await tx.find('invites', { email, status: 'pending' });
   if (invite === undefined || invite.expires_at <= now) return null;
   if (!(await mayStillInvite(tx, await tx.organisation(), invite))) return null;
   checkVouched(client, invite);
-  return (await acceptOpenInvite(tx, clock, invite, person)).user;
+  const { firstName, lastName } = person;
+  const { user } = await acceptOpenInvite(tx, clock, invite, { firstName, lastName, asked: null });
+  return invite.api_key_details === null ? { user } : { user, keysLeftOut: true };
 }
 
 async function newUser(tx: TenantTx, clock: Clock, person: Person, email: string): Promise<User> {

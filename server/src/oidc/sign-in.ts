@@ -287,7 +287,12 @@ class Oidc implements SingleSignOn {
       userId: user.id,
       resourceId: user.id,
       status: 302,
-      after: { sso_client_id: client.id, account: account.how, ...groups },
+      after: {
+        sso_client_id: client.id,
+        account: account.how,
+        ...(account.keysLeftOut === true ? { api_keys_left_out: true } : null),
+        ...groups,
+      },
     });
     return session;
   }

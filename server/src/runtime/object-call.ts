@@ -30,6 +30,11 @@ export interface Account {
   readonly secrets: readonly string[];
   /** How often reads are repeated, as the config says; nothing that creates or changes is. */
   readonly retry?: ReadRetry | null;
+  /**
+   * The same account with what secret managers hold now, after a provider has refused its credential. Resolves with null
+   * where that is the same, or where no manager answers; absent where no manager fills the account.
+   */
+  readonly renewed?: () => Promise<Account | null>;
 }
 
 export interface ReadRetry {

@@ -1,18 +1,20 @@
 /** AWS Secrets Manager. */
+import { SluiceError } from '../kernel/errors.ts';
 import { Secret } from '../kernel/secret.ts';
 import { awsKeys } from '../providers/aws/credentials.ts';
 import { awsFailure } from '../providers/aws/errors.ts';
 import { domainOf } from '../providers/aws/settings.ts';
 import { signed } from '../providers/aws/sign.ts';
+import type { AdapterAnswer, AdapterRequest } from '../providers/training.ts';
 import type { SecretContent, SecretPlace } from '../resources/secret-references/manager.ts';
 import { regionOfArn } from '../resources/secret-references/managers.ts';
 import type { Access } from './access.ts';
 import { codeIn, failed, ManagerError, objectIn } from './problem.ts';
 
-const ADVICE = {
-  missing: 'There is no such secret in this region, or it has no current version: check secret_path and aws_region.',
+const adviceFor = (region: string) => ({
+  missing: `There is no such secret in the region ${region}, or it has no current version: check secret_path, and set aws_region to the region that the secret lies in.`,
   denied: 'Check that the identity may do secretsmanager:GetSecretValue on it, and kms:Decrypt with its key.',
-};
+});
 const MISSING = new Set(['ResourceNotFoundException', 'InvalidRequestException']);
 const DENIED = new Set([
   'AccessDeniedException',
@@ -50,16 +52,34 @@ export async function readAws(access: Access): Promise<SecretContent> {
     headers: ['content-type', 'application/x-amz-json-1.1', 'x-amz-target', 'secretsmanager.GetSecretValue'],
     body: Buffer.from(JSON.stringify({ SecretId: access.place.path, VersionStage: 'AWSCURRENT' })),
   };
-  const answer = await access.call(await signed(request, keys, { service: 'secretsmanager', region }, access.now()));
+  const advice = adviceFor(region);
+  const answer = await called(
+    access,
+    await signed(request, keys, { service: 'secretsmanager', region }, access.now()),
+    region,
+  );
   if (answer.status !== 200) {
     const { awsName } = await awsFailure(answer);
     const code = codeIn(awsName);
     // It says 400 for all that the caller could do better.
     const status = MISSING.has(code ?? '') ? 404 : DENIED.has(code ?? '') ? 403 : answer.status;
-    throw failed(answer, code, ADVICE, access.now(), status);
+    throw failed(answer, code, advice, access.now(), status);
   }
   const { SecretString: text, SecretBinary: binary } = await objectIn(answer);
   if (typeof text === 'string') return { text: new Secret(text) };
   if (typeof binary === 'string') return { text: new Secret(Buffer.from(binary, 'base64').toString('utf8')) };
-  throw new ManagerError('gave an answer without a secret', ADVICE.missing);
+  throw new ManagerError('gave an answer without a secret', advice.missing);
+}
+
+/** A region that AWS does not have has no address either. */
+async function called(access: Access, request: AdapterRequest, region: string): Promise<AdapterAnswer> {
+  try {
+    return await access.call(request);
+  } catch (error) {
+    if (!(error instanceof SluiceError) || error.kind !== 'upstream_unreachable') throw error;
+    throw new ManagerError(
+      `could not be reached in the region ${region}`,
+      'Check that aws_region names the region that the secret lies in, and that this server reaches it.',
+    );
+  }
 }

@@ -9,8 +9,8 @@ export async function readVariable({ place, server }: Access): Promise<SecretCon
   if (value !== null && value !== '') return { text: new Secret(value) };
   // One answer for both: whether a variable is set is no business of who may not read it.
   throw new ManagerError(
-    `has no variable ${place.path} that your organisation may read`,
-    'Let the operator set it, and name it for your organisation in SLUICE_SECRETS_ENV.',
+    `has no environment variable ${place.path} that your organisation may read`,
+    'Ask the operator to set it, and to list it for your organisation in SLUICE_SECRETS_ENV.',
   );
 }
 
@@ -18,7 +18,7 @@ export async function readSecretFile({ place, server }: Access): Promise<SecretC
   const text = await server.file(place.organisationId, place.path);
   if (text !== null) return { text: new Secret(text) };
   throw new ManagerError(
-    `has no file ${place.path} that your organisation may read`,
-    'Let the operator put it below the directory of your organisation in SLUICE_SECRETS_DIR.',
+    `has no secret file ${place.path} that your organisation may read`,
+    'Ask the operator to put it below the directory of your organisation in SLUICE_SECRETS_DIR.',
   );
 }

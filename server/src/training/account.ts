@@ -1,10 +1,11 @@
 import { SluiceError } from '../kernel/errors.ts';
 import { quotedName } from '../kernel/quoted.ts';
+import type { Provider } from '../providers/provider.ts';
 import { secretsOf } from '../providers/sent-secrets.ts';
 import type { TrainingAdapter } from '../providers/training.ts';
 import type { Account } from '../runtime/object-call.ts';
-import { openAccount } from '../runtime/opened-account.ts';
-import type { WorkspaceSnapshot } from '../runtime/snapshot.ts';
+import { type OpenedStored, openAccount } from '../runtime/opened-account.ts';
+import type { StoredProvider, WorkspaceSnapshot } from '../runtime/snapshot.ts';
 import type { TenantContext } from '../store/ports.ts';
 import type { TrainingServices } from './services.ts';
 
@@ -27,8 +28,17 @@ export async function accountOfStored(
   if (stored.expiresAt !== null && stored.expiresAt <= services.clock.now()) {
     throw new SluiceError('out_of_service', `Provider ${slug} has expired; extend its expires_at.`);
   }
-  const { provider } = stored;
-  const { key, settings, customHost, customHeaders: named } = (await openAccount(stored, null)).account;
+  return accountWith(services, stored, stored.provider, (await openAccount(stored, null)).account);
+}
+
+function accountWith(
+  services: Pick<TrainingServices, 'egress'>,
+  stored: StoredProvider,
+  provider: Provider,
+  opened: OpenedStored['account'],
+): Account {
+  const { slug, account } = stored;
+  const { key, settings, customHost, customHeaders: named } = opened;
   const credentials = { key, settings };
   const customHeaders = Object.entries(named).flatMap(([name, value]) => [name.toLowerCase(), value]);
   const own = provider.baseUrl(credentials);
@@ -50,6 +60,14 @@ export async function accountOfStored(
     stored,
     path: 'gateway_options',
     secrets: secretsOf(credentials, customHeaders, provider.account.secrets),
+    ...(account.renew === undefined
+      ? null
+      : {
+          renewed: async () => {
+            const fresh = await account.renew?.(opened).catch(() => null);
+            return fresh == null ? null : accountWith(services, stored, provider, fresh);
+          },
+        }),
   };
 }
 

@@ -161,7 +161,12 @@ describe('AWS Secrets Manager', () => {
   });
 
   it.each([
-    ['another region', 'plain', { aws_region: 'us-east-1' }, /ResourceNotFoundException.*aws_region/],
+    [
+      'another region',
+      'plain',
+      { aws_region: 'us-east-1' },
+      /ResourceNotFoundException.*in the region us-east-1.*set aws_region/,
+    ],
     ['no such secret', 'nothing', {}, /answered 400 \(ResourceNotFoundException\).*no such secret/],
     ['one that is deleted', 'deleted', {}, /InvalidRequestException/],
     ['no right', 'denied', {}, /AccessDeniedException.*GetSecretValue/],
@@ -299,7 +304,9 @@ describe('variables and files of the server', () => {
   it('never lead to settings of Sluice itself, whatever is allowed', async () => {
     vi.stubEnv('SLUICE_MASTER_KEY', 'master');
     vi.stubEnv('SLUICE_SECRET_OPENAI', 'sk-meant-for-it');
-    expect(await failing('env', 'SLUICE_MASTER_KEY')).toMatch(/no variable/);
+    expect(await failing('env', 'SLUICE_MASTER_KEY')).toMatch(
+      /the server has no environment variable SLUICE_MASTER_KEY.*SLUICE_SECRETS_ENV/,
+    );
     expect(await read('env', 'SLUICE_SECRET_OPENAI')).toBe('sk-meant-for-it');
   });
 

@@ -93,6 +93,7 @@ async function chat(slug: string, headers: Record<string, string> = {}) {
   return { status: answer.status, body: (await answer.json()) as { error?: { message: string } } & typeof ANSWER };
 }
 const keysSent = () => upstream.received.map(({ headers }) => headers.authorization);
+const OBJECTS = (slug: string) => `/integrations/${slug}-integration/objects?unowned=true&kind=file`;
 const reads = () => vault.received.filter(({ method }) => method === 'GET').length;
 
 describe('a key that lies in Vault', () => {
@@ -173,6 +174,141 @@ describe('a key that lies in Vault', () => {
     );
     expect((await chat(slug)).status).toBe(200);
     expect(keysSent()).toHaveLength(4);
+  });
+
+  describe('of a file, a batch or a fine-tuning job', () => {
+    const FILE = { id: 'file-1', object: 'file', created_at: 1, filename: 'a.jsonl', purpose: 'batch', bytes: 3 };
+    const calls: readonly (readonly [string, 'GET' | 'POST', string, unknown, unknown])[] = [
+      ['the list of files', 'GET', '/files', null, { object: 'list', data: [], has_more: false }],
+      ['the list of batches', 'GET', '/batches', null, { object: 'list', data: [], has_more: false }],
+      ['the list of fine-tuning jobs', 'GET', '/fine_tuning/jobs', null, { object: 'list', data: [], has_more: false }],
+      [
+        'a new fine-tuning job',
+        'POST',
+        '/fine_tuning/jobs',
+        {
+          model: 'gpt-4o',
+          training_file: 'file-1',
+          suffix: 'a',
+          method: {
+            type: 'supervised',
+            supervised: { hyperparameters: { n_epochs: 1, learning_rate_multiplier: 1, batch_size: 1 } },
+          },
+        },
+        { id: 'ftjob-1', object: 'fine_tuning.job', created_at: 1, model: 'gpt-4o', status: 'queued' },
+      ],
+    ];
+
+    it.each(calls)('%s is asked for once more with the new key', async (title, method, path, body, answer) => {
+      const place = `secret/data/objects-${made}`;
+      vault.put(place, { api_key: 'sk-old-of-objects' });
+      const slug = await keyOf(await reference({ secret_path: place }));
+      upstream.answer = (request, response) => {
+        const key = String(request.headers.authorization).slice('Bearer '.length);
+        if (accepted !== null && !accepted.has(key)) sendJson(response, 401, { error: { message: `no ${key}` } });
+        else sendJson(response, 200, request.headers['content-type']?.startsWith('multipart/') ? FILE : answer);
+      };
+      const send = () =>
+        fetch(`${server.url}/v1${path}`, {
+          method,
+          headers: {
+            'x-gateway-api-key': server.first.workspace_api_key,
+            'x-gateway-provider': `@${slug}`,
+            'content-type': 'application/json',
+          },
+          ...(body === null ? {} : { body: JSON.stringify(body) }),
+        });
+      if (title.startsWith('a new')) {
+        const form = new FormData();
+        form.set('purpose', 'fine-tune');
+        form.set('file', new Blob(['{}']), 'a.jsonl');
+        const headers = { 'x-gateway-api-key': server.first.workspace_api_key, 'x-gateway-provider': `@${slug}` };
+        const uploaded = await fetch(`${server.url}/v1/files`, { method: 'POST', headers, body: form });
+        expect(uploaded.status, await uploaded.text()).toBe(200);
+      } else expect((await send()).status).toBe(200);
+      vault.put(place, { api_key: 'sk-new-of-objects' });
+      accepted = new Set(['sk-new-of-objects']);
+      upstream.received.length = 0;
+      const told = await send();
+      expect(told.status, await told.text()).toBe(200);
+      expect(keysSent()).toEqual(['Bearer sk-old-of-objects', 'Bearer sk-new-of-objects']);
+      expect((await send()).status).toBe(200);
+      expect(keysSent()).toHaveLength(3);
+      // A key that is refused for good is sent once more at most, and its manager is left alone for a minute.
+      accepted = new Set();
+      const before = reads();
+      const refused = await send();
+      expect(refused.status).toBe(401);
+      expect(await refused.text()).not.toContain('sk-new-of-objects');
+      expect(keysSent()).toHaveLength(4);
+      expect(reads()).toBe(before);
+    });
+  });
+
+  it('a streamed upload that the provider refuses is not sent twice, and the next one has the new key', async () => {
+    vault.put('secret/data/uploads', { api_key: 'sk-old-of-uploads' });
+    const slug = await keyOf(await reference({ secret_path: 'secret/data/uploads' }));
+    const file = { id: 'file-2', object: 'file', created_at: 1, filename: 'a.jsonl', purpose: 'batch', bytes: 3 };
+    upstream.answer = (request, response) => {
+      const refused = accepted !== null && !accepted.has(String(request.headers.authorization).slice(7));
+      sendJson(response, refused ? 401 : 200, refused ? { error: { message: 'no' } } : file);
+    };
+    const upload = async () => {
+      const form = new FormData();
+      form.set('purpose', 'batch');
+      form.set('file', new Blob(['{}']), 'a.jsonl');
+      const headers = { 'x-gateway-api-key': server.first.workspace_api_key, 'x-gateway-provider': `@${slug}` };
+      return (await fetch(`${server.url}/v1/files`, { method: 'POST', headers, body: form })).status;
+    };
+    expect(await upload()).toBe(200);
+    vault.put('secret/data/uploads', { api_key: 'sk-new-of-uploads' });
+    accepted = new Set(['sk-new-of-uploads']);
+    expect(await upload()).toBe(401);
+    expect(await upload()).toBe(200);
+    expect(keysSent()).toEqual(['old', 'old', 'new'].map((key) => `Bearer sk-${key}-of-uploads`));
+  });
+
+  it('work without a request, such as a managed job, reads the new key and asks once more', async () => {
+    vault.put('secret/data/background', { api_key: 'sk-old-of-work' });
+    const slug = `shared-${made}`;
+    const mapping = {
+      target_field: 'key',
+      secret_reference_id: await reference({ secret_path: 'secret/data/background' }),
+    };
+    const { workspace_id } = server.first;
+    for (const [method, path, body] of [
+      [
+        'POST',
+        '/integrations',
+        {
+          name: slug,
+          slug: `${slug}-integration`,
+          ai_provider_id: 'openai',
+          configurations: { custom_host: `${upstream.url}/v1` },
+          secret_mappings: [mapping],
+        },
+      ],
+      [
+        'PUT',
+        `/integrations/${slug}-integration/workspaces`,
+        { workspaces: [{ id: workspace_id, enabled: true, create_default_provider: false }] },
+      ],
+      ['POST', '/providers', { name: slug, slug, integration_id: `${slug}-integration`, workspace_id }],
+    ] as const) {
+      const told = await server.admin(method, path, body);
+      expect(told.status, JSON.stringify(told.body)).toBe(200);
+    }
+    upstream.answer = (request, response) => {
+      const refused = accepted !== null && !accepted.has(String(request.headers.authorization).slice(7));
+      sendJson(response, refused ? 401 : 200, refused ? { error: { message: 'no' } } : { object: 'list', data: [] });
+    };
+    const list = () => server.admin('GET', OBJECTS(slug));
+    const first = await list();
+    expect(first.status, JSON.stringify(first.body)).toBe(200);
+    vault.put('secret/data/background', { api_key: 'sk-new-of-work' });
+    accepted = new Set(['sk-new-of-work']);
+    expect((await list()).status).toBe(200);
+    expect(keysSent()).toEqual(['old', 'old', 'new'].map((key) => `Bearer sk-${key}-of-work`));
   });
 
   it('that the provider refuses although it was not rotated is looked up once a minute, not with every request', async () => {

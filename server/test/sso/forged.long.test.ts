@@ -329,6 +329,21 @@ describe('whose account it is', () => {
     expect(await world.user('ivy@acme.example')).toBeUndefined();
   });
 
+  it('accepts an invite that asks for API keys without them, for no answer could show their secrets', async () => {
+    const invite = {
+      email: 'noor@acme.example',
+      role: 'member',
+      workspaces: [{ id: world.first.workspace_id, role: 'member' }],
+      workspace_api_key_details: { name: 'Noor', scopes: ['completions.write'] },
+    };
+    const sent = await world.admin('POST', '/admin/users/invites', invite);
+    expect(sent.status, JSON.stringify(sent.body)).toBe(200);
+    expect(await located(person('noor', 'noor@acme.example'))).toBe('/console/');
+    const { body } = await world.admin('GET', `/api-keys?workspace_id=${world.first.workspace_id}`);
+    expect((body.data as { name: string }[]).filter(({ name }) => name === 'Noor')).toEqual([]);
+    expect((await world.audited())[0]).toMatchObject({ type: 'auth.sign_in', after: { api_keys_left_out: true } });
+  });
+
   it('above the role of who last set the provider is none: neither by subject nor by invite', async () => {
     const invited = async (email: string) => {
       const invite = { email, role: 'admin', workspaces: [] };

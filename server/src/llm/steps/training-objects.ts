@@ -17,6 +17,7 @@ import type { Account, Counted, ObjectAnswer, ObjectCall } from '../../runtime/o
 import type { Exchange, Uses } from '../exchange.ts';
 import { COST, gatewayHeaders } from '../gateway-headers.ts';
 import { isManaged } from '../managed.ts';
+import { freshTarget } from '../renew-credential.ts';
 import { namedTarget, unnamedProvider } from '../resolve-target.ts';
 import { shape } from '../shaping.ts';
 import type { LlmRequest } from '../state/request.ts';
@@ -245,6 +246,14 @@ function accountOf(request: LlmRequest, target: Target): Account {
     path: target.path,
     secrets: target.sent,
     retry: target.retry,
+    ...(target.stored?.account.renew === undefined
+      ? null
+      : {
+          renewed: async () => {
+            const fresh = await freshTarget(target);
+            return fresh === null ? null : accountOf(request, fresh);
+          },
+        }),
   };
 }
 

@@ -96,14 +96,14 @@ export const MANAGERS: Readonly<Record<SecretManagerType, Manager>> = {
     pathForm: 'projects/<project>/secrets/<secret>, with /versions/<version> for another one than the latest',
   },
   env: {
-    title: 'environment of the server',
+    title: 'the server',
     selector: null,
     ways: { '': {} },
     path: /^[A-Za-z_][A-Za-z0-9_]{0,254}$/,
     pathForm: 'the name of an environment variable',
   },
   file: {
-    title: 'directory of secrets of the server',
+    title: 'the server',
     selector: null,
     ways: { '': {} },
     path: /^(?!(?:.*\/)?\.{1,2}(?:\/|$))[A-Za-z0-9_.-]{1,255}(?:\/[A-Za-z0-9_.-]{1,255}){0,15}$/,

@@ -78,12 +78,17 @@ export async function acceptInvite(tx: TenantTx, clock: Clock, acceptance: Accep
   return acceptOpenInvite(tx, clock, invite, acceptance);
 }
 
+interface OpenAcceptance extends Pick<Acceptance, 'firstName' | 'lastName'> {
+  /** The keys to make; those of the invite by default. Null where no answer can show their secrets. */
+  readonly asked?: InviteRow['api_key_details'];
+}
+
 /** The same for an invite that was found by its address, once it is clear that it is open and its sender may still invite. */
 export async function acceptOpenInvite(
   tx: TenantTx,
   clock: Clock,
   invite: InviteRow,
-  acceptance: Pick<Acceptance, 'firstName' | 'lastName'>,
+  { asked = invite.api_key_details, ...acceptance }: OpenAcceptance,
 ): Promise<Accepted> {
   const now = await tx.now();
   await tx.update('invites', { id: invite.id }, { status: 'accepted', accepted_at: now, last_updated_at: now });
@@ -94,7 +99,7 @@ export async function acceptOpenInvite(
     const workspace = await tx.find('workspaces', { id: workspaceId, status: 'active' });
     if (!workspace) continue;
     const place = { tx, clock, workspaceId, userId: user.id, role, actorId: invite.invited_by };
-    const key = await setSource({ ...place, source: 'invite', asked: invite.api_key_details });
+    const key = await setSource({ ...place, source: 'invite', asked });
     if (key) keys.push({ ...key, workspace: { id: workspace.id, slug: workspace.slug, name: workspace.name } });
   }
   const inGroups = await tx.count('scim_group_members', { where: { user_id: user.id } });
