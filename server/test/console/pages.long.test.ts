@@ -29,6 +29,8 @@ const PATHS = [
   ['/files', 'Files'],
   ['/files/gw_file_00000000-0000-7000-8000-000000000000', 'File'],
   ['/keys', 'API keys'],
+  ['/limits', 'Budgets & limits'],
+  ['/limits?view=mine', 'Budgets & limits'],
   ['/workspaces', 'Workspaces'],
   ['/people', 'People'],
   ['/people?tab=invites', 'People'],
