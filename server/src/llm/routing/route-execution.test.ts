@@ -198,3 +198,26 @@ describe('sessions', () => {
     });
   });
 });
+
+it('keeps an error of the last target of a group from the caller while a fallback above would follow it', async () => {
+  const inner = {
+    strategy: { mode: 'fallback', on_status_codes: [429] },
+    targets: [{ provider: '@a' }, { provider: '@b' }],
+  };
+  const outer = {
+    strategy: { mode: 'fallback', on_status_codes: [502] },
+    targets: [inner, { provider: '@c' }],
+  } as Config;
+  const x = testExchange({}, { log: silentLog, notes: silentNotes });
+  x.outcome.status = 200;
+  const execution = newRouteExecution(x, routeOf(outer), 'ws v1');
+  x.execution = execution;
+  const followed: Record<string, readonly number[]> = {};
+  const run = async (leaf: Leaf): Promise<AttemptResult> => {
+    followed[leaf.path] = [429, 502, 503].filter((status) => x.attempt.wouldFallBack?.(status, null) === true);
+    x.outcome.status = leaf.path.endsWith('targets[0].targets[0]') ? 429 : leaf.path.startsWith(`${A}.`) ? 502 : 200;
+    return DONE;
+  };
+  await runNode(x, execution, { run, passOver: () => {} }, execution.route.root);
+  expect(followed).toEqual({ [`${A}.targets[0]`]: [429, 502], [`${A}.targets[1]`]: [502], [B]: [] });
+});
