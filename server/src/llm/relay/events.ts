@@ -27,11 +27,14 @@ const PARSED_BYTES = 1024 * 1024;
 const LEAST_BYTES = 8;
 /** Smaller events are light. */
 const WEIGHED_BYTES = 64 * 1024;
+/** Of an event that grows, so much is weighed before the rest has come: to gather and decode 8 MB takes milliseconds. */
+const BEGUN_BYTES = 256 * 1024;
 
 /** So many events are searched together first. */
 const MANY = 8;
 /** Characters of an event from which on its bytes are written to lent memory. */
 const LENT_LENGTH = 64 * 1024;
+const DATA = Buffer.from('data:');
 const MEMORY = { borrow: borrowBuffer, giveBack: returnBuffer };
 
 export class EventReader {
@@ -52,6 +55,8 @@ export class EventReader {
   readonly #endsByError: boolean;
   #mayTellUsage = true;
   #mayTellModel = true;
+  /** The event that grows has been weighed by its beginning. */
+  #weighed = false;
   /** Lent memory of the events that were made last. */
   #made: Buffer[] = [];
   /** The first event was an error, and becomes an answer with a status, which a retry can see. */
@@ -101,7 +106,10 @@ export class EventReader {
     const out: Buffer[] = [];
     this.#made = [];
     const events = this.#splitter.push(chunk);
-    this.#large.see(events, this.#splitter.held(LOOKED_BYTES), chunk.length);
+    const held = this.#splitter.held(LOOKED_BYTES);
+    if (events.length > 0) this.#weighed = false;
+    else if (held !== null && held.length >= BEGUN_BYTES && this.converts) this.#weighBeginning(held);
+    this.#large.see(events, held, chunk.length);
     // One search for all of them, but for the first, which may have begun before.
     const few = events.length < MANY;
     this.#mayTellUsage = few || chunk.indexOf(USAGE) !== -1;
@@ -171,6 +179,16 @@ export class EventReader {
     if (!this.#touches.some((text) => event.includes(text))) return true;
     this.#touches = null;
     return false;
+  }
+
+  /** Throws as for the whole event when its beginning is too heavy already. One of several lines is weighed at its end. */
+  #weighBeginning(held: Buffer): void {
+    if (this.#weighed) return;
+    this.#weighed = true;
+    const start = held.indexOf(DATA);
+    if (start === -1 || start > BEGUN_BYTES) return;
+    const begun = held.toString('latin1', start + DATA.length, BEGUN_BYTES);
+    if (!begun.includes('\n') && !begun.includes('\r') && isTooHeavy(begun, EVENT_WEIGHT)) throw tooMuch();
   }
 
   #inspects(): boolean {
