@@ -3,14 +3,15 @@
  *
  * A real server process answers streams and small requests while configs are written; it is killed with SIGKILL at a
  * random moment and started again on the same data, many times. In the end every answer that completed has exactly one
- * record, no record is there twice, and every acknowledged write is there. Then the disk is filled (`full-disk.ts`).
+ * record, no record is there twice, every acknowledged write is there, and the ledger has counted what the logs cost: of
+ * requests that were cut off it may have more. Then the disk is filled (`full-disk.ts`).
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { killAll, readFirstRun, type ServerProcess, startReady, stopProcess } from '../support/process.ts';
-import { keptRecords } from '../support/stored-records.ts';
+import { keptRecords, usedOf } from '../support/stored-records.ts';
 import { startUpstream } from '../support/upstream.ts';
 import { until, watchdog } from '../support/watchdog.ts';
 import { fullDisk } from './full-disk.ts';
@@ -44,13 +45,13 @@ const watch = watchdog('chaos', () => server?.err.slice(-2000) ?? '');
 let server: ServerProcess | null = null;
 
 const CHUNK =
-  'data: {"id":"c","object":"chat.completion.chunk","model":"gpt-4o","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n';
+  'data: {"id":"c","object":"chat.completion.chunk","model":"gpt-4","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n';
 const FINISH =
-  'data: {"id":"c","object":"chat.completion.chunk","model":"gpt-4o","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n';
+  'data: {"id":"c","object":"chat.completion.chunk","model":"gpt-4","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n';
 const ANSWER = JSON.stringify({
   id: 'c',
   object: 'chat.completion',
-  model: 'gpt-4o',
+  model: 'gpt-4',
   choices: [{ index: 0, message: { role: 'assistant', content: 'hello' }, finish_reason: 'stop' }],
   usage: { prompt_tokens: 5, completion_tokens: 1, total_tokens: 6 },
 });
@@ -92,13 +93,31 @@ async function run(name: 'sqlite' | 'postgres', databaseUrl: string | null): Pro
   const acknowledged = new Set<string>();
   const late: string[] = [];
   let asked = 0;
+  let called = 0;
   watch.phase(`${name}: start`);
   let running = await start(dataDir, databaseUrl);
   server = running;
   const first = await readFirstRun(dataDir);
   const headers = { 'x-gateway-api-key': first.workspace_api_key, 'content-type': 'application/json' };
 
+  const policy = {
+    name: 'All',
+    type: 'cost',
+    credit_limit: 1_000_000,
+    conditions: [{ key: 'workspace_id', value: '*' }],
+    group_by: [{ key: 'workspace_id' }],
+    workspace_id: first.workspace_id,
+  };
+  const limited = await fetch(`${running.url}/v1/policies/usage-limits`, {
+    method: 'POST',
+    headers: { 'x-gateway-api-key': first.admin_api_key, 'content-type': 'application/json' },
+    body: JSON.stringify(policy),
+  });
+  if (limited.status !== 200) throw new Error(`no policy could be made: ${await limited.text()}`);
+  const { id: limitId } = (await limited.json()) as { id: string };
+
   const call = async (id: string, stream: boolean) => {
+    called++;
     const answer = await fetch(`${running.url}/v1/chat/completions`, {
       method: 'POST',
       signal: AbortSignal.timeout(ANSWER_MS),
@@ -110,7 +129,7 @@ async function run(name: 'sqlite' | 'postgres', databaseUrl: string | null): Pro
         'x-gateway-trace-id': id,
       },
       body: JSON.stringify({
-        model: 'gpt-4o',
+        model: 'gpt-4',
         ...(stream ? { stream: true } : {}),
         messages: [{ role: 'user', content: id }],
       }),
@@ -179,18 +198,29 @@ async function run(name: 'sqlite' | 'postgres', databaseUrl: string | null): Pro
   const seen = new Map<string, number>();
   const places = new Set<string>();
   let doublePlaces = 0;
+  let cost = 0;
+  let dearest = 0;
   for (const record of await keptRecords({ dataDir, databaseUrl }, first.organisation_id, first.workspace_id)) {
     const trace = String(record.trace_id);
     seen.set(trace, (seen.get(trace) ?? 0) + 1);
     const place = `${record.node}/${record.seq}`;
     if (places.has(place)) doublePlaces += 1;
     places.add(place);
+    cost += Number(record.cost_micros ?? 0);
+    dearest = Math.max(dearest, Number(record.cost_micros ?? 0));
   }
+  const counted = await usedOf({ dataDir, databaseUrl }, limitId);
   rmSync(dataDir, { recursive: true, force: true });
 
   const missing = [...completed].filter((id) => !seen.has(id));
   const doubled = [...seen].filter(([, count]) => count > 1).length + doublePlaces;
+  // Prices of whole micro-dollars a token: nothing is rounded. A kill between the two journals leaves a cost without its record.
+  const unbooked = Math.max(0, cost - counted);
+  const surplus = Math.max(0, counted - cost - (called - completed.size) * dearest);
   const pass =
+    unbooked === 0 &&
+    surplus === 0 &&
+    cost > 0 &&
     missing.length === 0 &&
     late.length === 0 &&
     doubled === 0 &&
@@ -205,6 +235,8 @@ async function run(name: 'sqlite' | 'postgres', databaseUrl: string | null): Pro
   line('acknowledged administration writes lost', missingWrites.length, acknowledged.size);
   line('completed answers without a record', missing.length, completed.size);
   line('records stored twice', doubled, seen.size);
+  line('micro-dollars of the logs that the ledger lacks', unbooked, cost);
+  line('micro-dollars of the ledger beyond logs and requests that were cut off', surplus, counted);
   line('requests that were not answered', late.length, asked);
   if (!pass)
     process.stdout.write(

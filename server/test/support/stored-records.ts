@@ -82,6 +82,17 @@ export interface Node {
   readonly databaseUrl?: string | null;
 }
 
+/** What the usage limit of an owner has counted, in the unit of its type: micro-dollars of cost. Of a server that has ended. */
+export async function usedOf({ dataDir, databaseUrl = null }: Node, ownerId: string): Promise<number> {
+  const tables =
+    databaseUrl === null
+      ? await openSqliteTables({ file: join(dataDir, 'control.db'), log: silentLog })
+      : await openPostgresTables({ url: databaseUrl, log: silentLog });
+  const rows = await tables.systemRead((tx) => tx.list('usage_buckets', { where: { owner_id: ownerId } }));
+  await tables.close();
+  return rows.reduce((sum, { used }) => sum + used, 0);
+}
+
 /** A keeper of its own over the directory of a server that has ended. */
 export async function withKeeper<T>(
   { dataDir, databaseUrl = null }: Node,
