@@ -4,6 +4,9 @@ import { readBody } from '../http/read-body.ts';
 import type { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import type { AttemptRecord } from '../telemetry/record.ts';
+import type { GuardrailState } from './guardrail-state.ts';
+import type { InFlightRequest } from './in-flight.ts';
+import { LimitState } from './limit-state.ts';
 import {
   admitCall,
   type CallEstimate,
@@ -11,10 +14,7 @@ import {
   type CallUse,
   type PolicyTarget,
   reserveCall,
-} from './call-limits.ts';
-import type { GuardrailState } from './guardrail-state.ts';
-import type { InFlightRequest } from './in-flight.ts';
-import { LimitState } from './limit-state.ts';
+} from './non-model-call-limits.ts';
 import { Outcome } from './outcome.ts';
 import type { RecordPart } from './record.ts';
 import { RequestContext } from './request-context.ts';

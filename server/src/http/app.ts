@@ -5,7 +5,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import type { JsonObject } from '../kernel/json.ts';
 import { applyAliases, stripIngress } from './headers.ts';
 import type { KnownPaths } from './known-paths.ts';
-import { createServer } from './node-http.ts';
+import { createServer } from './node-http-import.ts';
 import { checkRequest, hardenServer } from './server-options.ts';
 
 export interface AppOptions {

@@ -1,7 +1,7 @@
 /** A request and its response without a socket, for calls that Sluice makes to itself. */
 import type { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
-import { IncomingMessage as Incoming, ServerResponse } from './node-http.ts';
+import { IncomingMessage as Incoming, ServerResponse } from './node-http-import.ts';
 
 /** A request whose body was read already. Names of headers in lower case. */
 export function inProcessRequest(

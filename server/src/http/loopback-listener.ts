@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { Closable } from '../kernel/lifecycle.ts';
-import { createServer } from './node-http.ts';
+import { createServer } from './node-http-import.ts';
 import { hardenServer } from './server-options.ts';
 
 export const LOOPBACK = '127.0.0.1';

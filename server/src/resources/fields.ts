@@ -1,5 +1,5 @@
 /**
- * Fields of query strings, the tenant fields and identifiers. What bodies share is in `shapes.ts`. Messages are phrases
+ * Fields of query strings, the tenant fields and identifiers. What bodies share is in `body-fields.ts`. Messages are phrases
  * without a subject; the handler puts the field's path in front.
  */
 import { z } from 'zod';

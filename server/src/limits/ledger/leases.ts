@@ -2,7 +2,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables } from '../../store/ports.ts';
-import { NEAR, type Renewal, renewAll } from './grants.ts';
+import { NEAR, type Renewal, renewAll } from './grant-or-refuse.ts';
 import { bucketQueue, type LeaseShare, type LimitCharge, type LocalBucket } from './usage-reservation.ts';
 
 /** Leases are renewed when this part of their time is over. */

@@ -7,7 +7,7 @@ import { SluiceError } from '../../kernel/errors.ts';
 import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
-import { type BucketRequest, type FullBucket, type Grants, grantAll } from './grants.ts';
+import { type BucketRequest, type FullBucket, type Grants, grantAll } from './grant-or-refuse.ts';
 import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
 import { covers, isFresh, keepLeases, partOf, servedPart, takeFrom } from './leases.ts';
 import type { LimitSpec } from './limit-spec.ts';

@@ -5,8 +5,8 @@ import { limitSpecWith } from '../../test/support/ledger-node.ts';
 import type { Principal } from '../auth/principal.ts';
 import { TestClock } from '../kernel/clock.ts';
 import type { LimitSpec } from '../limits/ledger/limit-spec.ts';
-import { admitCall, type CallEstimate, type CallUse, reserveCall, settleCall } from './call-limits.ts';
 import { LimitState } from './limit-state.ts';
+import { admitCall, type CallEstimate, type CallUse, reserveCall, settleCall } from './non-model-call-limits.ts';
 
 const storeClock = new TestClock();
 const admission = ownAdmission(storeClock);
