@@ -45,10 +45,11 @@ function keepTarget() {
   if (!TOKEN_PAGES.test(location.pathname)) sessionStorage.setItem(TARGET, location.pathname + location.search);
 }
 
-function takeTarget(): string {
+/** Where a user goes after signing in: where they wanted to, else members to their own page. */
+function takeTarget({ user }: Session): string {
   const kept = sessionStorage.getItem(TARGET);
   sessionStorage.removeItem(TARGET);
-  return kept?.startsWith('/console/') ? kept : '/console/';
+  return kept?.startsWith('/console/') ? kept : `/console/${user.role === 'member' ? 'me' : ''}`;
 }
 
 export function App() {
@@ -61,7 +62,7 @@ export function App() {
   const signedIn = useCallback((session: Session) => {
     const asked = takeAsked();
     if (asked !== null) goTo(asked.path);
-    else if (TOKEN_PAGES.test(location.pathname)) history.replaceState(null, '', takeTarget());
+    else if (TOKEN_PAGES.test(location.pathname)) history.replaceState(null, '', takeTarget(session));
     setState(asked === null ? { at: 'signed-in', session } : { at: 'asked', asked, session });
   }, []);
 

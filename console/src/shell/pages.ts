@@ -61,6 +61,7 @@ export const PAGES: readonly Page[] = [
   page({ path: '/keys/:id', label: 'API key', group: null, icon: KeyRound, scope: 'workspace_user_api_keys.list' }, () => import('../pages/keys/detail.tsx')),
   page({ path: '/limits', label: 'Budgets & limits', group: 'Access', icon: Gauge, scope: 'policies.list', key: 'l' }, () => import('../pages/limits/page.tsx')),
   page({ path: '/workspaces', label: 'Workspaces', group: 'Access', icon: Building2, scope: 'workspaces.list', key: 'w' }, () => import('../pages/workspaces/page.tsx')),
+  page({ path: '/workspaces/:id', label: 'Workspace', group: null, icon: Building2, scope: 'workspaces.list' }, () => import('../pages/workspaces/detail.tsx')),
   page({ path: '/people', label: 'People', group: 'Access', icon: Users, scope: 'organisation_users.list', key: 'u' }, () => import('../pages/people/page.tsx')),
   page({ path: '/audit', label: 'Audit', group: 'Govern', icon: BookOpenCheck, scope: 'audit_logs.list', key: 'a' }, () => import('../pages/audit/page.tsx')),
   page({ path: '/account', label: 'Your account', group: null, icon: UserRound, scope: null }, () => import('../pages/account.tsx')),

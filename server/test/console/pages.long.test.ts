@@ -32,6 +32,7 @@ const PATHS = [
   ['/limits', 'Budgets & limits'],
   ['/limits?view=mine', 'Budgets & limits'],
   ['/workspaces', 'Workspaces'],
+  ['/workspaces/01890000-0000-7000-8000-000000000000', 'Workspace'],
   ['/people', 'People'],
   ['/people?tab=invites', 'People'],
   ['/audit', 'Audit'],

@@ -12,6 +12,7 @@ import { Card, Facts, PageHead } from '../../ui/page.tsx';
 import { RangePicker } from '../../ui/range.tsx';
 import { Failure, Loading } from '../../ui/states.tsx';
 import { KeyState, limitOf } from '../keys/words.tsx';
+import { Limits } from './limits.tsx';
 
 export function Page() {
   const { session } = useSession();
@@ -26,6 +27,7 @@ export function Page() {
       />
       <div className="stack">
         {can('analytics.view') && <Usage userId={session.user.id} from={range.from} to={range.to} />}
+        <Limits />
         <div className="columns">
           <Card title={t('You')} id="you">
             <Facts

@@ -17,6 +17,7 @@ import { To } from '../../ui/link.tsx';
 import { Badge, PageHead, Refreshing } from '../../ui/page.tsx';
 import { Empty, Failure, Loading, NoMatch } from '../../ui/states.tsx';
 import { type Column, ListFooter, ListTable } from '../../ui/table.tsx';
+import { Change, HandOver } from './change.tsx';
 import { Invite } from './invite.tsx';
 import { Remove } from './remove.tsx';
 
@@ -80,6 +81,8 @@ function Users() {
   const can = useCan();
   const [link, setLink] = useState<User | null>(null);
   const [removed, setRemoved] = useState<User | null>(null);
+  const [changed, setChanged] = useState<User | null>(null);
+  const [heir, setHeir] = useState<User | null>(null);
   const { active, query: filter, clear } = useFilters(USER_FILTERS);
   const query = { ...filter, page_size: PAGE } as NonNullable<Operations['GET /v1/admin/users']['input']['query']>;
   const { list, rows, total } = usePagedList<User, Operations['GET /v1/admin/users']['answer']>(
@@ -88,6 +91,16 @@ function Users() {
   );
   const acts = (row: User) => (
     <span className="row">
+      {can('organisation_users.update') && (
+        <button type="button" className="button small" onClick={() => setChanged(row)}>
+          {t('Change')} <span className="visually-hidden">{row.email}</span>
+        </button>
+      )}
+      {session.user.role === 'owner' && row.role === 'admin' && (
+        <button type="button" className="button small" onClick={() => setHeir(row)}>
+          {t('Make owner')} <span className="visually-hidden">{row.email}</span>
+        </button>
+      )}
       {can('organisation_users.update') && (
         <button type="button" className="button small" onClick={() => setLink(row)}>
           {t('Sign-in link')} <span className="visually-hidden">{t('for {name}', { name: row.email })}</span>
@@ -152,6 +165,8 @@ function Users() {
           />
         </>
       )}
+      {changed !== null && <Change user={changed} onClose={() => setChanged(null)} />}
+      {heir !== null && <HandOver user={heir} onClose={() => setHeir(null)} />}
       {link !== null && <SignInLink user={link} onClose={() => setLink(null)} />}
       {removed !== null && <Remove id={removed.id} name={nameOf(removed)} onClose={() => setRemoved(null)} />}
     </>

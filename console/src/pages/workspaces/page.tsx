@@ -41,7 +41,7 @@ export function Page() {
   );
   const state = (row: Workspace) => <Badge tone={row.status === 'active' ? 'ok' : 'quiet'}>{t(row.status)}</Badge>;
   const name = (row: Workspace) => (
-    <To path="/requests" params={{ ws: row.slug }} title={row.id}>
+    <To path={`/workspaces/${row.id}`} title={row.id}>
       {row.name}
     </To>
   );
@@ -101,6 +101,7 @@ export function Page() {
             columns={columns}
             rows={rows}
             keyOf={(row) => row.id}
+            pathOf={(row) => `/workspaces/${row.id}`}
             card={(row) => ({ head: name(row), detail: state(row), side: budgetOf(row) })}
           />
           <ListFooter
