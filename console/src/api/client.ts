@@ -10,9 +10,11 @@ export type {
 
 export interface ChatRequest {
   model: string;
-  messages: { role: 'user' | 'system'; content: string }[];
+  messages: readonly unknown[];
   stream: true;
   stream_options: { include_usage: true };
+  /** Further parameters, as the caller has written them. */
+  [parameter: string]: unknown;
 }
 
 /** What the server says of a refusal beside its message. */

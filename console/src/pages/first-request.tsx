@@ -1,6 +1,5 @@
-import { type ReactNode, useEffect, useMemo, useRef, useState } from 'react';
-import { type ChatRequest, getRecord, type RequestRecord, type Session, tryRequest } from '../api/client.ts';
-import { follow, type Run } from '../api/run.ts';
+import { type ReactNode, useMemo, useState } from 'react';
+import { t } from '../app/i18n.ts';
 import { Answer } from '../components/answer.tsx';
 import { CodeBlock, CopyLine } from '../components/copy.tsx';
 import { Notice } from '../components/notice.tsx';
@@ -9,6 +8,7 @@ import { Tabs } from '../components/tabs.tsx';
 import { useSession } from '../shell/session.tsx';
 import { FIRST_MODEL, SANDBOX_MODELS } from './models.ts';
 import { snippets } from './snippets.ts';
+import { useRun } from './use-run.ts';
 
 const OTHER = 'other';
 const FIRST_PROMPT = 'What does an AI gateway do?';
@@ -38,13 +38,14 @@ export function FirstRequest({ title, children }: { title: string; children?: Re
     <>
       <PageHeading>{title}</PageHeading>
       <p className="lead">
-        Run a request here or copy it into your code. Both use the same authentication, limits, logging and pricing. The
-        sandbox models answer on this machine, without a provider account.
+        {t(
+          'Run a request here or copy it into your code. Both use the same authentication, limits, logging and pricing. The sandbox models answer on this machine, without a provider account.',
+        )}
       </p>
       {children}
       <div className="columns">
         <section className="card" aria-labelledby="run-heading">
-          <h2 id="run-heading">Run it here</h2>
+          <h2 id="run-heading">{t('Run it here')}</h2>
           <form
             onSubmit={(event) => {
               event.preventDefault();
@@ -53,7 +54,7 @@ export function FirstRequest({ title, children }: { title: string; children?: Re
           >
             {session.workspaces.length > 1 && (
               <label className="field">
-                <span>Workspace</span>
+                <span>{t('Workspace')}</span>
                 <select value={workspaceId} onChange={(event) => setWorkspaceId(event.target.value)}>
                   {session.workspaces.map((workspace) => (
                     <option key={workspace.id} value={workspace.id}>
@@ -64,13 +65,13 @@ export function FirstRequest({ title, children }: { title: string; children?: Re
               </label>
             )}
             {session.workspaces.length === 0 && (
-              <Notice tone="info" title="You are in no workspace yet">
-                <p>Ask an administrator of {session.organisation.name} to add you to one.</p>
+              <Notice tone="info" title={t('You are in no workspace yet')}>
+                <p>{t('Ask an administrator of {name} to add you to one.', { name: session.organisation.name })}</p>
               </Notice>
             )}
             <ModelField choice={choice} onChoice={setChoice} other={otherModel} onOther={setOtherModel} />
             <label className="field">
-              <span>Prompt</span>
+              <span>{t('Prompt')}</span>
               <textarea
                 rows={3}
                 value={prompt}
@@ -93,7 +94,7 @@ export function FirstRequest({ title, children }: { title: string; children?: Re
                   stop();
                 }}
               >
-                {running ? 'Stop' : run ? 'Run again' : 'Run'}
+                {running ? t('Stop') : run ? t('Run again') : t('Run')}
               </button>
               <span className="muted keys">
                 <kbd>Ctrl</kbd> <kbd>Enter</kbd>
@@ -122,8 +123,8 @@ function ModelField(props: {
   const { choice, onChoice, other, onOther } = props;
   const hint =
     choice === OTHER
-      ? 'The slug of a provider of this workspace and a model of it.'
-      : SANDBOX_MODELS.find((model) => model.id === choice)?.hint;
+      ? t('The slug of a provider of this workspace and a model of it.')
+      : t(SANDBOX_MODELS.find((model) => model.id === choice)?.hint ?? '');
   const options = (fault: boolean) =>
     SANDBOX_MODELS.filter((model) => model.fault === fault).map((model) => (
       <option key={model.id} value={model.id}>
@@ -133,18 +134,18 @@ function ModelField(props: {
   return (
     <>
       <label className="field">
-        <span>Model</span>
+        <span>{t('Model')}</span>
         <select value={choice} onChange={(event) => onChoice(event.target.value)} aria-describedby="model-hint">
-          <optgroup label="Sandbox">{options(false)}</optgroup>
-          <optgroup label="Sandbox, failing on purpose">{options(true)}</optgroup>
-          <optgroup label="Your own providers">
-            <option value={OTHER}>Another model…</option>
+          <optgroup label={t('Sandbox')}>{options(false)}</optgroup>
+          <optgroup label={t('Sandbox, failing on purpose')}>{options(true)}</optgroup>
+          <optgroup label={t('Your own providers')}>
+            <option value={OTHER}>{t('Another model…')}</option>
           </optgroup>
         </select>
       </label>
       {choice === OTHER && (
         <label className="field">
-          <span>Provider and model</span>
+          <span>{t('Provider and model')}</span>
           <input
             type="text"
             value={other}
@@ -175,86 +176,38 @@ function Code({ baseUrl, model, prompt, owner }: CodeProps) {
   const snippet = all.find((one) => one.id === selected) ?? all[0];
   return (
     <section className="card" aria-labelledby="code-heading">
-      <h2 id="code-heading">From your own program</h2>
-      <CopyLine label="Base URL" value={baseUrl} />
+      <h2 id="code-heading">{t('From your own program')}</h2>
+      <CopyLine label={t('Base URL')} value={baseUrl} />
       {owner ? (
         <>
-          <h3>1. Read your key</h3>
+          <h3>{t('1. Read your key')}</h3>
           <p className="muted">
-            The first start wrote <code>workspace_api_key</code> to <code>first-run.json</code> in the data folder. In
-            the folder of Sluice:
+            {t('The first start wrote your key to first-run.json in the data folder. In the folder of Sluice:')}
           </p>
-          <CodeBlock code={READ_KEY} what="the command that reads the key" />
+          <CodeBlock code={READ_KEY} what={t('the command that reads the key')} />
         </>
       ) : (
         <>
-          <h3>1. Set your key</h3>
+          <h3>{t('1. Set your key')}</h3>
           <p className="muted">
-            The API key that you were shown when you accepted your invite, or one that an administrator of the workspace
-            makes for you:
+            {t(
+              'The API key that you were shown when you accepted your invite, or one that an administrator of the workspace makes for you:',
+            )}
           </p>
-          <CodeBlock code={SET_KEY} what="the command that sets the key" />
+          <CodeBlock code={SET_KEY} what={t('the command that sets the key')} />
         </>
       )}
-      <h3>2. Send the request</h3>
-      <Tabs label="Language" tabs={all} selected={selected} onSelect={setSelected}>
+      <h3>{t('2. Send the request')}</h3>
+      <Tabs label={t('Language')} tabs={all} selected={selected} onSelect={setSelected}>
         {snippet?.install && (
           <p className="muted">
-            Needs <code>{snippet.install}</code>
+            {t('Needs')} <code>{snippet.install}</code>
           </p>
         )}
-        {snippet && <CodeBlock code={snippet.code} what={`the request for ${snippet.label}`} />}
+        {snippet && (
+          <CodeBlock code={snippet.code} what={t('the request for {language}', { language: snippet.label })} />
+        )}
       </Tabs>
     </section>
   );
-}
-
-/** One request at a time: its progress, what was sent, and the stored record once the gateway has it. */
-function useRun(session: Session, onSignedOut: () => void) {
-  const [run, setRun] = useState<Run | null>(null);
-  const [sent, setSent] = useState<ChatRequest | null>(null);
-  const [record, setRecord] = useState<RequestRecord | null>(null);
-  const current = useRef<AbortController | null>(null);
-  // Leaving the page ends the request and the wait for its record.
-  useEffect(() => () => current.current?.abort(), []);
-
-  const start = (workspaceId: string, request: ChatRequest) => {
-    current.current?.abort();
-    const abort = new AbortController();
-    current.current = abort;
-    setSent(request);
-    setRecord(null);
-    const follows = follow(
-      () => tryRequest(session, workspaceId, request, abort.signal),
-      (next) => {
-        if (current.current === abort) setRun(next);
-      },
-    );
-    void follows.then(async (end) => {
-      if (current.current !== abort) return;
-      // Without a trace id the answer is the console's own and not the data plane's.
-      if (end.status === 401 && end.traceId === null) return onSignedOut();
-      const waiting = new AbortController();
-      current.current = waiting;
-      const found = end.traceId === null ? null : await waitForRecord(end.traceId, waiting.signal);
-      if (current.current === waiting) setRecord(found);
-    });
-  };
-  const stop = () => current.current?.abort();
-  return { run, sent, record, start, stop };
-}
-
-/** The stored record of a request; null when it has not arrived after about six seconds. */
-async function waitForRecord(traceId: string, signal: AbortSignal): Promise<RequestRecord | null> {
-  for (let wait = 100; wait <= 3200 && !signal.aborted; wait *= 2) {
-    await new Promise((resolve) => setTimeout(resolve, wait));
-    try {
-      const record = await getRecord(traceId, signal);
-      if (record) return record;
-    } catch {
-      // The record is an extra: the answer stands without it.
-      return null;
-    }
-  }
-  return null;
 }

@@ -21,6 +21,9 @@ const PATHS = [
   ['/denials?status_code=403', 'Denials'],
   ['/spend?group=workspace&and=model', 'Spend'],
   ['/playground', 'Playground'],
+  ['/playground?panes=2', 'Playground'],
+  ['/connect', 'Connect'],
+  ['/connect?client=codex', 'Connect'],
   ['/fine-tuning', 'Fine-tuning'],
   ['/fine-tuning/new', 'New fine-tuning job'],
   ['/fine-tuning/ftjob-missing', 'Fine-tuning job'],
@@ -38,6 +41,7 @@ const PATHS = [
   ['/audit', 'Audit'],
   ['/me', 'Me'],
   ['/account', 'Your account'],
+  ['/settings', 'Settings'],
   ['/keys/01890000-0000-7000-8000-000000000000', 'API key'],
   ['/nothing/here', 'Not found or not visible to you'],
 ] as const;
@@ -290,6 +294,55 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     await page.getByRole('table', { name: 'Requests' }).getByRole('link').first().click();
     await page.getByRole('heading', { name: 'Story' }).waitFor();
     await page.locator('#workspace-switcher').selectOption('');
+  });
+
+  test('a client is connected: a key made in place, its snippet, and the first request seen to arrive', async () => {
+    await open('/connect');
+    await button('Make a key').click();
+    await page.getByLabel('Name', { exact: true }).fill('first program');
+    await button('Create the key').click();
+    await page.getByLabel('I stored it').check();
+    await button('Done').click();
+    const shown = String(await page.locator('section[aria-label="the command that sets your new key"]').textContent());
+    const key = /'(.*)'/.exec(shown)?.[1] ?? '';
+    await page.getByText('Waiting for a request with your new key…').waitFor();
+    const hello = { model: '@sandbox/echo', messages: [{ role: 'user', content: 'Hello' }] };
+    const answer = await server.call('/chat/completions', hello, { 'x-gateway-api-key': key });
+    expect(answer.status).toBe(200);
+    await page.getByText('Received at').waitFor();
+    await page.getByRole('link', { name: 'See what happened' }).click();
+    await page.getByRole('heading', { name: 'Story' }).waitFor();
+  });
+
+  test('one prompt goes to two models beside each other, and each answer leads to its request', async () => {
+    await open('/playground?panes=2&model=@sandbox/echo&other=@sandbox/lorem?tokens=5');
+    await page.getByRole('textbox', { name: 'Prompt', exact: true }).fill('Both of you');
+    await page.keyboard.press('Control+Enter');
+    await expect.poll(() => page.getByTestId('answer').first().textContent()).toBe('Both of you');
+    await page.getByRole('link', { name: 'Why it went this way' }).nth(1).click();
+    await page.getByText('The answer was complete after').waitFor();
+    expect(await page.locator('h1').textContent()).toContain('lorem');
+    await page.getByRole('link', { name: 'Replay' }).click();
+    const prompt = page.getByRole('textbox', { name: 'Prompt', exact: true });
+    await expect.poll(() => prompt.inputValue()).toBe('Both of you');
+    expect(await page.getByRole('combobox', { name: 'Model' }).inputValue()).toContain('lorem?tokens=5');
+  });
+
+  test('a setting is saved with its section alone, and a refusal is shown at its field', async () => {
+    const before = await server.admin('GET', '/admin/organisation/settings');
+    await open('/settings');
+    await page.getByLabel('Seconds until a new sign-in').fill('5');
+    const section = page.getByRole('region', { name: 'Sign-in' });
+    await section.getByRole('button', { name: 'Save this section' }).click();
+    await section
+      .getByRole('alert')
+      .getByRole('link', { name: /^Seconds until a new sign-in: / })
+      .waitFor();
+    await page.getByLabel('Seconds until a new sign-in').fill('86400');
+    await section.getByRole('button', { name: 'Save this section' }).click();
+    await section.getByText('Saved.').waitFor();
+    const stored = await server.admin('GET', '/admin/organisation/settings');
+    expect(stored.body).toEqual({ ...before.body, session_settings: { max_session_ttl: 86_400 } });
   });
 
   test('live shows a request as it comes', async () => {

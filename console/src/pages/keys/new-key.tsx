@@ -11,8 +11,9 @@ import { PRESETS, scopesFor } from './presets.ts';
 
 const OPERATION = 'POST /v1/api-keys/{type}/{subType}';
 
-/** Makes a key of a workspace and shows its secret once. */
-export function NewKey({ onClose }: { onClose: () => void }) {
+/** Makes a key of a workspace and shows its secret once; `onMade` gets it, too. */
+export function NewKey(props: { onClose: () => void; onMade?: (made: { id: string; key: string }) => void }) {
+  const { onClose, onMade } = props;
   const { session } = useSession();
   const workspace = useOneWorkspace();
   const [workspaceId, setWorkspaceId] = useState(workspace?.id ?? '');
@@ -54,7 +55,7 @@ export function NewKey({ onClose }: { onClose: () => void }) {
       <Form
         error={write.error}
         labels={{ name: t('Name'), workspace_id: t('Workspace'), scopes: t('Rights'), usage_limits: t('Budget') }}
-        onSubmit={() => write.mutate(input)}
+        onSubmit={() => write.mutate(input, { onSuccess: ({ id, key }) => onMade?.({ id, key }) })}
       >
         <Field name="name" label={t('Name')} help={t('What calls with it: checkout, nightly report.')}>
           {(control) => (
