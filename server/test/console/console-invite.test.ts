@@ -101,12 +101,12 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     await home().waitFor();
     expect(await page.locator('body').textContent()).toContain(email);
     expect(await page.content()).not.toContain(key);
-    await page.getByRole('link', { name: 'Playground' }).click();
+    await page.getByRole('link', { name: 'Connect' }).click();
     // The file of the first run is the owner's: who was invited uses the key of the invite.
-    await page.getByRole('heading', { name: '1. Set your key' }).waitFor();
+    await page.getByRole('heading', { name: '1. A key' }).waitFor();
     expect(await page.locator('body').textContent()).not.toContain('first-run.json');
     await page.reload();
-    await heading('Playground').waitFor();
+    await heading('Connect').waitFor();
     expect((await server.admin('GET', `/admin/users/invites/${id}`)).body.status).toBe('accepted');
 
     await page.goto('about:blank');
