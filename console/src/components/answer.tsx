@@ -22,7 +22,7 @@ export function Answer(props: { run: Run; record: RequestRecord | null; request:
       </div>
       {run.phase === 'stopped' && (
         <Notice tone="info" title={t('Stopped')}>
-          <p>{t('The gateway ended the provider’s call too. What was produced until then is counted.')}</p>
+          <p>{t('The gateway ended the provider’s call too. Its tokens until then are counted.')}</p>
         </Notice>
       )}
       {run.error && <Failure error={run.error} partial={run.text !== ''} />}

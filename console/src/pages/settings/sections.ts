@@ -61,7 +61,7 @@ export const SECTIONS: readonly Section[] = [
   {
     id: 'alerts',
     title: 'Alerts',
-    help: 'What is watched of all requests.',
+    help: 'Sluice watches all requests for these.',
     options: [
       { path: 'alerts.spend_budget', label: 'Dollars in 30 days', help: 'An alert is sent while money is spent much faster. Empty: none.', kind: 'number' },
       { path: 'alerts.error_budget', label: 'Percent of requests that may fail', help: 'An alert is sent while many more do. Empty: none.', kind: 'number' },
