@@ -143,7 +143,7 @@ async function list(call: ListCall) {
     limitedEntity('workspace', id, slug, workspace.rate_limits),
     everything,
   );
-  await addAccounts(call, workspaceId, found, everything);
+  await addAccounts(call, found, everything);
   await addPolicies(call, workspace, keys.caller, found, everything);
   const now = clock.now();
   const budgets = await withCounters(call, workspaceId, found.budgets, now);
@@ -170,20 +170,21 @@ async function keysOf(
     return { shown: [key], caller: key.id, applies: 'always' };
   }
   if (asked.all === true) {
-    const where = (await managesKeys(call, workspaceId))
-      ? { workspace_id: workspaceId }
-      : { workspace_id: workspaceId, user_id: principal.userId ?? '' };
-    const rows = await tx.list('api_keys', { where, orderBy: [['created_at', 'desc']], limit: MOST + 1 });
+    const rows = (await managesKeys(call, workspaceId))
+      ? await tx.list('api_keys', { orderBy: [['created_at', 'desc']], limit: MOST + 1 })
+      : await ownKeys(call);
     return { shown: found.bounded(rows).filter(isOpen), caller: null, applies: 'sometimes' };
   }
   if (principal.keyId !== null) {
     const key = await tx.find('api_keys', { id: principal.keyId });
     return { shown: key === undefined ? [] : [key], caller: principal.keyId, applies: 'always' };
   }
-  const mine = { workspace_id: workspaceId, user_id: principal.userId ?? '' };
-  const rows = await tx.list('api_keys', { where: mine, orderBy: [['created_at', 'desc']], limit: MOST + 1 });
+  const rows = await ownKeys(call);
   return { shown: found.bounded(rows).filter(isOpen), caller: null, applies: 'sometimes' };
 }
+
+/** Those of the user in the workspace, in no order: an index has them together and nothing sorted. */
+const ownKeys = ({ tx, principal }: ListCall) => tx.list('api_keys', { where: { user_id: principal.userId ?? '' } });
 
 const isOpen = ({ status }: Pick<Row<'api_keys'>, 'status'>): boolean => status !== 'archived';
 
@@ -198,21 +199,22 @@ async function managesKeys({ tx, principal }: ListCall, workspaceId: string): Pr
   return joined !== undefined && joined.role !== 'member';
 }
 
-async function addAccounts({ tx }: ListCall, workspaceId: string, found: Found, shown: boolean): Promise<void> {
-  const here = { where: { workspace_id: workspaceId }, orderBy: [['created_at', 'asc']], limit: MOST + 1 } as const;
+async function addAccounts({ tx }: ListCall, found: Found, shown: boolean): Promise<void> {
+  // As lists ask: what is not archived is in an index with this order.
+  const here = { where: { status: { not: 'archived' } }, orderBy: [['created_at', 'desc']], limit: MOST + 1 } as const;
   const kinds = [
     ['provider', found.bounded(await tx.list('providers', here))],
     ['virtual-key', found.bounded(await tx.list('virtual_keys', here))],
   ] as const;
   for (const [kind, rows] of kinds) {
-    for (const row of rows.filter(isOpen)) {
+    for (const row of rows) {
       const { id, name, slug } = row;
       const spec = limitSpec({ kind, id, label: slug, at: row.last_updated_at }, row.usage_limits);
       const own = { kind, id, name, slug, applies: 'sometimes' } as const;
       found.add(own, [spec], limitedEntity(kind, id, slug, row.rate_limits), shown);
     }
   }
-  const shared = found.bounded(await tx.list('integration_workspaces', here));
+  const shared = await tx.list('integration_workspaces');
   const limited = shared.filter((row) => row.enabled && (row.usage_limits !== null || row.rate_limits !== null));
   if (limited.length === 0) return;
   const ids = limited.map((row) => row.integration_id);
@@ -237,7 +239,7 @@ async function addPolicies(
   everything: boolean,
 ): Promise<void> {
   const here = {
-    where: { workspace_id: workspace.id, status: 'active' },
+    where: { status: 'active' },
     orderBy: [['created_at', 'asc']],
     limit: MOST + 1,
   } as const;
