@@ -231,6 +231,6 @@ export const tokenPlane = (gateway: GatewayServices): Plane => ({
 
 /** Calls the plane with a token. */
 export async function callTools(base: string, token: string): Promise<Answer> {
-  const headers = { authorization: `Bearer ${token}` };
+  const headers = { ...fromAnywhere(), authorization: `Bearer ${token}` };
   return answered(await fetch(`${base}/tools/mcp`, { method: 'POST', headers, body: '{}' }));
 }
