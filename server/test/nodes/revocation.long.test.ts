@@ -15,7 +15,6 @@ import { silentLog } from '../../src/kernel/log.ts';
 import type { Tables } from '../../src/store/ports.ts';
 import { openPostgresTables } from '../../src/store/postgres/tables.ts';
 import type { Row } from '../../src/store/schema.ts';
-import { directoryOf, patch } from '../scim/world.ts';
 import { directory } from '../support/groups.ts';
 import { migratedDatabase } from '../support/postgres.ts';
 import { killAll, type ServerProcess, startProcess } from '../support/process.ts';
@@ -49,8 +48,6 @@ let redis: TestRedis;
 let here: TestServer;
 let there: ServerProcess;
 let tables: Tables;
-/** One for all: an organisation has ten SCIM tokens at most. */
-let tokens: Awaited<ReturnType<typeof directoryOf>> | null = null;
 
 async function ask(
   method: string,
@@ -396,28 +393,6 @@ const WAYS: Readonly<Record<string, () => Promise<Right>>> = {
       kept: inference(stayed.key),
     };
   },
-  'a directory that says groups in users takes one out of a group': async () => {
-    tokens ??= await directoryOf(here);
-    const told = tokens;
-    const group = await told.group(randomUUID());
-    const user = await makeUser('member', 'member');
-    const { workspace_id } = here.first;
-    const path = `/Users/${await told.user(`${user.id}@example.com`)}`;
-    await change('POST', '/scim/workspaces', { workspace_id, role: 'manager', scim_group_id: group });
-    const say = async (op: 'add' | 'remove', more: object) => {
-      const answer = await told.send('PATCH', path, patch({ op, ...more }));
-      expect(answer.status, answer.text).toBe(200);
-      return performance.now();
-    };
-    await say('add', { path: 'groups', value: [{ value: group }] });
-    return {
-      // A body that is refused, so that nothing is made: 400 says that the right was there.
-      probe: () => ask('POST', '/configs', { 'x-gateway-api-key': user.key }, {}),
-      allowed: 400,
-      refused: 401,
-      revoke: () => say('remove', { path: `groups[value eq "${group}"]` }),
-    };
-  },
   'a config is deleted that requests name': async () => {
     const config = await change('POST', '/configs', {
       name: 'Short',
@@ -482,7 +457,6 @@ describe.skipIf(ownRedisMissing !== null)('on the other node', () => {
       SLUICE_REDIS_URL: redis.url,
       SLUICE_MASTER_KEY: randomBytes(32).toString('base64'),
       SLUICE_ADMIN_REQUESTS_PER_MINUTE: '1000000',
-      SCIM_MEMBERSHIP_USER_MODE: 'ON',
     };
     here = await startServer(env);
     there = await startProcess(dataDir, { ...env, SLUICE_DATABASE_URL: way.url });
