@@ -93,12 +93,18 @@ function Users() {
     <span className="row">
       {can('organisation_users.update') && (
         <button type="button" className="button small" onClick={() => setChanged(row)}>
-          {t('Change')} <span className="visually-hidden">{row.email}</span>
+          {t('Change')}{' '}
+          <span className="visually-hidden" translate="no">
+            {row.email}
+          </span>
         </button>
       )}
       {session.user.role === 'owner' && row.role === 'admin' && (
         <button type="button" className="button small" onClick={() => setHeir(row)}>
-          {t('Make owner')} <span className="visually-hidden">{row.email}</span>
+          {t('Make owner')}{' '}
+          <span className="visually-hidden" translate="no">
+            {row.email}
+          </span>
         </button>
       )}
       {can('organisation_users.update') && (
@@ -108,7 +114,10 @@ function Users() {
       )}
       {can('organisation_users.delete') && row.role !== 'owner' && row.id !== session.user.id && (
         <button type="button" className="button small" onClick={() => setRemoved(row)}>
-          {t('Remove')} <span className="visually-hidden">{row.email}</span>
+          {t('Remove')}{' '}
+          <span className="visually-hidden" translate="no">
+            {row.email}
+          </span>
         </button>
       )}
     </span>
@@ -217,7 +226,10 @@ function Invites() {
   const acts = (row: Invited) =>
     row.status === 'pending' && can('organisation_users.delete') ? (
       <button type="button" className="button small" onClick={() => cancel.mutate({ path: { inviteId: row.id } })}>
-        {t('Cancel')} <span className="visually-hidden">{row.email}</span>
+        {t('Cancel')}{' '}
+        <span className="visually-hidden" translate="no">
+          {row.email}
+        </span>
       </button>
     ) : null;
   const columns: Column<Invited>[] = [

@@ -137,7 +137,10 @@ function Members({ workspace }: { workspace: Workspace }) {
         className="button small"
         onClick={() => remove.mutate({ path: { ...path, userId: row.id } })}
       >
-        {t('Take out')} <span className="visually-hidden">{row.email}</span>
+        {t('Take out')}{' '}
+        <span className="visually-hidden" translate="no">
+          {row.email}
+        </span>
       </button>
     );
   const sources = (row: Member) => row.sources.map(({ type }) => t(type)).join(', ') || '–';
