@@ -70,5 +70,5 @@ test('the console calls its server by operations only', () => {
     .filter((name) =>
       /\bfetch\(|XMLHttpRequest|EventSource|sendBeacon/.test(readFileSync(path.join(src, name), 'utf8')),
     );
-  expect(calling).toEqual([path.join('api', 'client.ts')]);
+  expect(calling).toEqual([path.join('api', 'client.ts'), path.join('api', 'upload.ts')]);
 });

@@ -58,7 +58,7 @@ describe.skipIf(browser.context === null)(TITLE, () => {
   };
 
   /** The first page: which of the two depends on whether a request of the workspace is stored yet. */
-  const home = () => page.getByRole('heading', { name: /^(?:Overview|Make your first request)$/, level: 1 });
+  const home = () => page.getByRole('heading', { name: /^(?:Overview|Me|Make your first request)$/, level: 1 });
 
   test('shows who invites to what, asks for a name, shows the key once, and leads into the console', async () => {
     const { email, id, link } = await invite({ workspace_api_key_details: { scopes: ['completions.write'] } });
