@@ -14,7 +14,7 @@ export interface Call {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** A curl command for the call, with the key as `$SLUICE_KEY`. `base` is the address of the server with `/v1`. */
+/** A curl command for the call, with the key as `$SLUICE_API_KEY`. `base` is the address of the server with `/v1`. */
 export function curlOf(base: string, { operation, path = {}, query = {}, body, headers = {} }: Call): string {
   const [method = 'GET', template = ''] = operation.split(' ');
   const filled = template.replace(/\{(\w+)\}/g, (_all, name: string) => encodeURIComponent(path[name] ?? ''));
@@ -24,7 +24,7 @@ export function curlOf(base: string, { operation, path = {}, query = {}, body, h
   const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
   return [
     `curl ${method === 'GET' ? '' : `-X ${method} `}${quote(url)}`,
-    '-H "x-gateway-api-key: $SLUICE_KEY"',
+    '-H "x-gateway-api-key: $SLUICE_API_KEY"',
     ...Object.entries(headers).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
     ...(body === undefined
       ? []
@@ -46,7 +46,7 @@ export function AsCurl({ call }: { call: Call }) {
     >
       {() => (
         <div className="curl">
-          <p className="muted">{t('The same call with an API key in SLUICE_KEY:')}</p>
+          <p className="muted">{t('The same call with an API key in SLUICE_API_KEY:')}</p>
           <CodeBlock code={curlOf(session.base_url, call)} what={t('the command')} />
         </div>
       )}

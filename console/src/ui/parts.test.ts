@@ -40,7 +40,7 @@ test('curl has the address, the parameters that are set and the body, and never 
   expect(curlOf('https://sluice.example/v1', call)).toBe(
     [
       "curl -X POST 'https://sluice.example/v1/api-keys/workspace/service?q=a+b' \\",
-      '  -H "x-gateway-api-key: $SLUICE_KEY" \\',
+      '  -H "x-gateway-api-key: $SLUICE_API_KEY" \\',
       "  -H 'content-type: application/json' \\",
       `  -d '{\n  "name": "Ada'\\''s"\n}'`,
     ].join('\n'),

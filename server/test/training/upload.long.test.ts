@@ -264,14 +264,14 @@ describe('an upload on its way', () => {
 
 describe('large uploads', () => {
   it.each<Way>(['purpose-first', 'file-first', 'kept'])(
-    '%s: 64 MiB arrive unchanged and cost little memory',
+    '%s: 160 MiB arrive unchanged and cost less than 96 MiB of memory',
     async (way) => {
       const uploads = await startLargeUploads();
       try {
-        const { status, sent, arrived, growth } = await uploads.send(way, 64 * 1024 * 1024);
+        const { status, sent, arrived, growth } = await uploads.send(way, 160 * 1024 * 1024);
         expect([status, arrived]).toEqual([200, sent]);
-        // By way of the disk every byte is twice garbage of the heap's, which collects about this much of it at a time.
-        expect(growth ?? 0).toBeLessThan((way === 'file-first' ? 96 : 64) * 1024 * 1024);
+        // Every byte is garbage of the heap's once or twice, which collects up to this much of it at a time beside load.
+        expect(growth ?? 0).toBeLessThan(96 * 1024 * 1024);
       } finally {
         await uploads.stop();
       }

@@ -283,6 +283,8 @@ describe('every switch of the security settings', () => {
       // Of feedback, by `resources/feedback/feedback.test.ts`.
       'feedback.list',
       'feedback.read',
+      // Of limits, by `resources/limits/limits.test.ts`.
+      'limits.list',
       'logs.decision',
       // Of erasures, by `test/logs/erasure.long.test.ts`: owners, admins and organisation keys alone.
       'logs.erase',
