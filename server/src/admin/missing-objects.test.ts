@@ -31,6 +31,7 @@ const BODIES: Readonly<Record<string, object>> = {
   'PUT /v1/integrations/:slug/models': { models: [] },
   'PUT /v1/integrations/:slug/workspaces': { workspaces: [] },
   'POST /v1/integrations/:slug/objects/adopt': { workspace: 'ws', kinds: ['file'], all: true },
+  'POST /v1/integrations/:slug/test': {},
   'POST /v1/log-destinations/:destinationId/test': {},
   'PUT /v1/admin/users/:userId': { first_name: 'Ada' },
   'POST /v1/admin/workspaces/:workspaceId/users': { users: [{ id: randomUUID(), role: 'member' }] },

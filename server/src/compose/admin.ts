@@ -31,6 +31,7 @@ import { GATEWAYS } from '../resources/deployments/ping.ts';
 import { TRACES } from '../resources/feedback/traces.ts';
 import { GUARDRAIL_INVOKER } from '../resources/guardrails/invoke.ts';
 import { ACCOUNTS } from '../resources/integrations/accounts.ts';
+import { ACCOUNT_TRIALS } from '../resources/integrations/trial.ts';
 import { RATE_COUNTERS } from '../resources/limits/index.ts';
 import { DESTINATION_TRIALS } from '../resources/log-destinations/index.ts';
 import { KEPT_BODIES } from '../resources/logs/bodies.ts';
@@ -49,6 +50,7 @@ import { memoryCounters } from '../store/memory/counters.ts';
 import type { StoredRecords } from '../store/ports.ts';
 import type { DestinationHost } from '../telemetry/log-destination.ts';
 import { storedRecords } from '../telemetry/stored-records.ts';
+import { accountTrials } from './account-trials.ts';
 import type { Common } from './common.ts';
 import type { Gateway } from './data-plane.ts';
 import { parquetOf } from './exporter.ts';
@@ -218,6 +220,7 @@ function servicesOf(
     .provide(GUARDRAIL_INVOKER, createGuardrailInvoker({ outside, clock }))
     .provide(GATEWAYS, gatewayPings({ fetcher, clock }))
     .provide(ACCOUNTS, { unowned: async (...asked) => (await training.open()).unowned(...asked) })
+    .provide(ACCOUNT_TRIALS, accountTrials(gateway.plane))
     .provide(SECRET_MANAGERS, managers)
     .provide(DOMAIN_PROOFS, {
       isOnlyOrganisation: async () => (await stores.tables.systemRead((tx) => tx.count('organisations'))) === 1,

@@ -272,6 +272,7 @@ const BODIES: Readonly<Record<string, (own: Tenant, n: number) => JsonObject>> =
   }),
   'log_destinations.update': () => ({ name: 'changed' }),
   'log_destinations.test': () => ({}),
+  'integrations.test': () => ({}),
   'logs.erase': () => ({ trace_id: 'trace-of-nobody' }),
   'logs.exports.create': (t) => ({ filters: {}, requested_data: ['id'], workspace_id: t.workspaceId }),
   'logs.exports.update': () => ({ filters: { ai_model: 'made' } }),

@@ -215,6 +215,13 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
         [`guardrails.${verb}`, `organisation_guardrails.${verb}`],
       ] as const,
   ),
+  [
+    'guardrails.checks',
+    'GET',
+    '/guardrails/checks',
+    '/guardrails/checks',
+    ['guardrails.list', 'organisation_guardrails.list'],
+  ],
   ['guardrails.invoke', 'POST', '/guardrails/:guardrailId/invoke', `/guardrails/${ID}/invoke`, ['guardrails.invoke']],
   ['integrations.list', 'GET', '/integrations', '/integrations', both('list')],
   ['integrations.create', 'POST', '/integrations', '/integrations', both('create')],
@@ -232,6 +239,8 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
     '/integrations/x/workspaces',
     ['organisation_integrations.update'],
   ],
+  ['integrations.kinds', 'GET', '/provider-kinds', '/provider-kinds', both('list')],
+  ['integrations.test', 'POST', '/integrations/:slug/test', '/integrations/x/test', both('update')],
   [
     'integrations.objects',
     'GET',

@@ -11,6 +11,7 @@ import { currentVersion } from '../kinds/versions.ts';
 import type { Reference } from '../references.ts';
 import type { Call } from '../resource.ts';
 import { resourceSpec } from '../spec.ts';
+import { checkCatalogue } from './check-catalogue.ts';
 import { invoke } from './invoke.ts';
 import { mappingActions, mappingsOf } from './mappings.ts';
 import { type Guardrail, LEVELS, visible } from './rules.ts';
@@ -201,5 +202,5 @@ const spec = resourceSpec({
 
 export const guardrails = defineResource({
   ...spec,
-  actions: [itemAction(spec, invoke), ...mappingActions.map((one) => one(spec))],
+  actions: [checkCatalogue, itemAction(spec, invoke), ...mappingActions.map((one) => one(spec))],
 });

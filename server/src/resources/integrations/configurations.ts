@@ -87,6 +87,33 @@ const fieldsOf = (id: string): AccountFields => ({
 const isAddress = ({ address, host, choices }: AccountField): boolean =>
   address === true || host === true || choices !== undefined;
 
+const described = (name: string, field: AccountField) => {
+  const { $schema: _dialect, ...schema } = z.toJSONSchema(ready(field).schema, { io: 'input', unrepresentable: 'any' });
+  return {
+    name,
+    required: field.required === true,
+    secret: field.secret === true,
+    address: isAddress(field),
+    schema: schema as Record<string, unknown>,
+  };
+};
+
+/** The settings of an account of `id` for who fills a form: in the order of the provider, then those of every provider. */
+export function describedFields(id: string) {
+  const { custom_host, custom_headers, propagate, ...own } = fieldsOf(id);
+  const all = { ...own, custom_host, custom_headers, propagate };
+  return Object.entries(all).flatMap(([name, field]) => {
+    if (field === undefined || field.stored === false) return [];
+    const { choices } = field;
+    const ways = Object.entries(choices ?? {}).map(([value, { needsKey, fields }]) => ({
+      value,
+      needs_key: needsKey,
+      fields: Object.entries(fields).map((inner) => described(...inner)),
+    }));
+    return [{ ...described(name, field), ways: choices === undefined ? null : ways }];
+  });
+}
+
 interface Layout {
   readonly fields: Readonly<Record<string, Field>>;
   readonly needsKey: boolean;

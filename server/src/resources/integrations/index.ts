@@ -14,9 +14,11 @@ import { resourceSpec } from '../spec.ts';
 import { checkModelHosts } from './model-settings.ts';
 import { modelActions } from './models.ts';
 import { objectActions } from './objects.ts';
+import { providerKinds } from './provider-kinds.ts';
 import { checkAccount, checkUnused, createDefaultProvider, type Integration, LEVELS, visible } from './rules.ts';
 import { createBody, detail, item, updateBody } from './schema.ts';
 import { type AccountPlace, maskSettings, openSettings, sealKey, sealSettings } from './secrets.ts';
+import { trial } from './trial.ts';
 import { countWorkspaces, presentAccess, readPassthrough, workspaceActions } from './workspaces.ts';
 
 const place = (row: string): AccountPlace => ({ table: 'integrations', column: 'secret_configurations', row });
@@ -237,5 +239,5 @@ const spec = resourceSpec({
 
 export const integrations = defineResource({
   ...spec,
-  actions: [...modelActions(spec), ...workspaceActions(spec), ...objectActions(spec)],
+  actions: [...modelActions(spec), ...workspaceActions(spec), ...objectActions(spec), trial(spec), providerKinds],
 });
