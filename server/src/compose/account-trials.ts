@@ -2,6 +2,7 @@
 import { internalRequest } from '../gateway/internal-request.ts';
 import { InProcessResponse, inProcessRequest } from '../http/in-process.ts';
 import { SluiceError } from '../kernel/errors.ts';
+import { parseJson } from '../kernel/json-exact.ts';
 import type { DataPlane } from '../llm/routes.ts';
 import { OPERATIONS } from '../operations/operation.ts';
 import type { AccountTrials } from '../resources/integrations/trial.ts';
@@ -45,7 +46,7 @@ async function answered(response: InProcessResponse, signal: AbortSignal, run: P
 
 function parsed(bytes: Buffer): unknown {
   try {
-    return JSON.parse(bytes.toString('utf8'));
+    return parseJson(bytes.toString('utf8'));
   } catch {
     return null;
   }

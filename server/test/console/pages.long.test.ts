@@ -39,6 +39,9 @@ const PATHS = [
   ['/limits?view=mine', 'Budgets & limits'],
   ['/workspaces', 'Workspaces'],
   ['/workspaces/01890000-0000-7000-8000-000000000000', 'Workspace'],
+  ['/providers', 'Providers'],
+  ['/providers/sandbox', 'Sandbox'],
+  ['/providers/missing', 'Account'],
   ['/people', 'People'],
   ['/people?tab=invites', 'People'],
   ['/audit', 'Audit'],
@@ -137,7 +140,14 @@ describe.skipIf(browser.context === null)(TITLE, () => {
   }, 400_000);
 
   test('dialogs of writes, the search and the keys break none either', async () => {
-    for (const path of ['/keys?new=1', '/files?new=1', '/batches?new=1', '/workspaces?new=1', '/people?new=1']) {
+    for (const path of [
+      '/keys?new=1',
+      '/files?new=1',
+      '/batches?new=1',
+      '/workspaces?new=1',
+      '/people?new=1',
+      '/providers?new=1',
+    ]) {
       await open(path);
       await page.getByRole('dialog').waitFor();
       expect([path, await violations()]).toEqual([path, []]);
@@ -168,6 +178,8 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       '/keys',
       '/workspaces',
       '/people',
+      '/providers',
+      '/providers/sandbox',
       '/audit',
       '/me',
     ]) {

@@ -47,6 +47,10 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       paths.push(`/keys/${key.id}`);
     }
     await put('PUT', `/admin/users/${server.first.user_id}`, { first_name: name(2).slice(0, 40), last_name: 'X' });
+    const account = await put('POST', '/integrations', {
+      ...{ name: name(2), description: ALL, ai_provider_id: 'openai', key: 'k', workspace_id },
+    });
+    paths.push(`/providers/${account.slug}`);
     await put('POST', '/configs', { name: name(2), workspace_id, config: { retry: { attempts: 1 } } });
     const metadata = JSON.stringify({ team: NAME.slice(0, 100), _user: '<svg/onload=window.pwned=1>' });
     for (const model of ['@sandbox/echo', `@sandbox/${HOSTILE[2]}`, '@sandbox/error?status=503']) {

@@ -16,6 +16,7 @@ import { createSimulationRunner } from '../../src/limits/simulation/simulation-r
 import { createGuardrailInvoker } from '../../src/llm/guard/guardrail-invoker.ts';
 import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
 import { GUARDRAIL_INVOKER } from '../../src/resources/guardrails/invoke.ts';
+import { ACCOUNT_TRIALS } from '../../src/resources/integrations/trial.ts';
 import { RATE_COUNTERS } from '../../src/resources/limits/index.ts';
 import { DESTINATION_TRIALS } from '../../src/resources/log-destinations/index.ts';
 import { type BodyReader, KEPT_BODIES } from '../../src/resources/logs/bodies.ts';
@@ -108,6 +109,10 @@ function withDefaults(services: Services, clock: Clock): Services {
   if (KEPT_BODIES.find(services) === null) services.provide(KEPT_BODIES, emptyBodies);
   if (SECRET_MANAGERS.find(services) === null)
     services.provide(SECRET_MANAGERS, { read: async () => ({ object: {} }) });
+  if (ACCOUNT_TRIALS.find(services) === null) {
+    const run = async () => ({ status: 200, body: { object: 'list', data: [] } });
+    services.provide(ACCOUNT_TRIALS, { run });
+  }
   if (GATEWAYS.find(services) === null) services.provide(GATEWAYS, { ping: async () => ALL_WELL });
   if (EXPORTS.find(services) === null) services.provide(EXPORTS, { maxRows: 1_000, wake: () => undefined });
   if (RATE_COUNTERS.find(services) === null) services.provide(RATE_COUNTERS, memoryCounters({ clock }));

@@ -9,6 +9,7 @@ import { useHref, useOneWorkspace, useZone } from '../../shell/url-state.ts';
 import { AsCurl } from '../../ui/curl.tsx';
 import { To } from '../../ui/link.tsx';
 import { Badge, Card, Facts, PageHead } from '../../ui/page.tsx';
+import { humanName } from '../../ui/schema-form.tsx';
 import { Failure, Loading } from '../../ui/states.tsx';
 import { DeleteAccount } from './delete-account.tsx';
 import { useLastDay } from './last-day.ts';
@@ -105,7 +106,10 @@ function Shown({ account }: { account: AccountDetail }) {
               [t('Account last changed'), date(account.last_updated_at, zone)],
               ...settings.map(
                 ([name, value]) =>
-                  [name, <code key={name}>{typeof value === 'string' ? value : JSON.stringify(value)}</code>] as const,
+                  [
+                    t(humanName(name.replace(/^masked_/, ''))),
+                    <code key={name}>{typeof value === 'string' ? value : JSON.stringify(value)}</code>,
+                  ] as const,
               ),
             ]}
           />

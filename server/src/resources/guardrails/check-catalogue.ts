@@ -15,7 +15,7 @@ const check = z.object({
     .nullable()
     .describe('What it is given by default where it calls others; null: it calls nobody else.'),
   takes_credentials: z.boolean().describe('Whether it signs in to a service with `credentials` of its parameters.'),
-  parameters: z.record(z.string(), z.unknown()).describe('JSON Schema of its own parameters.'),
+  parameters: z.record(z.string(), z.unknown()).describe('JSON Schema of the parameters that this check alone has.'),
   object: z.literal('guardrail-check'),
 });
 
