@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
 import type { Authenticator } from '../auth/authenticator.ts';
 import { readCredential } from '../auth/credential.ts';
-import { isSignInToken } from '../auth/keys.ts';
+import { isSignInToken } from '../auth/key-format.ts';
 import { callerId, type Principal } from '../auth/principal.ts';
 import { roleScopes } from '../auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../auth/security-settings.ts';

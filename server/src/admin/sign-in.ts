@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { ConsoleSession, ConsoleSessions } from '../auth/console-session.ts';
 import { readCredential } from '../auth/credential.ts';
-import { isSignInToken } from '../auth/keys.ts';
+import { isSignInToken } from '../auth/key-format.ts';
 import type { Principal } from '../auth/principal.ts';
 import { Throttle, tooMany } from '../auth/throttle.ts';
 import { clientAddress } from '../http/client-address.ts';

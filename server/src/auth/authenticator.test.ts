@@ -8,7 +8,7 @@ import { type CreatedOrganisation, createOperatorKey, createOrganisation } from 
 import type { Tables } from '../store/ports.ts';
 import type { Row, TableName } from '../store/schema.ts';
 import { type Authenticator, createAuthenticator } from './authenticator.ts';
-import { mintKey } from './keys.ts';
+import { mintKey } from './key-format.ts';
 import type { Principal } from './principal.ts';
 import { scopesOf } from './scopes.ts';
 

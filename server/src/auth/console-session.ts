@@ -10,7 +10,7 @@ import type { Change, SystemTx, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
 import type { Vault } from '../store/vault.ts';
 import { mayUseLinks } from './auth-settings.ts';
-import { parseToken } from './keys.ts';
+import { parseToken } from './key-format.ts';
 import type { Principal } from './principal.ts';
 import { roleScopes } from './scopes.ts';
 import { securityOf } from './security-settings.ts';

@@ -14,7 +14,7 @@ import { action } from '../resources/resource.ts';
 import { checkWorkspaceSecurity } from '../resources/settings/settings.ts';
 import { apiKeyRow, secretRow, workspaceRow } from '../store/conformance/rows.ts';
 import { ConsoleSessions, createLink } from './console-session.ts';
-import { mintKey } from './keys.ts';
+import { mintKey } from './key-format.ts';
 import { scopesOf } from './scopes.ts';
 import { categoryOf, OVERRIDE_CATEGORIES, SECURITY_DEFAULTS, SECURITY_KEYS } from './security-settings.ts';
 

@@ -8,7 +8,7 @@ import { SluiceError } from '../kernel/errors.ts';
 import { uuidv7 } from '../kernel/id.ts';
 import type { SystemTx, Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';
-import { digestOf, mintKey, parseToken, type TokenType } from './keys.ts';
+import { digestOf, mintKey, parseToken, type TokenType } from './key-format.ts';
 import { endOf, type SessionParts } from './session-rows.ts';
 
 /** How long an auth token is taken, milliseconds. */

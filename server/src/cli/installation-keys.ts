@@ -1,4 +1,4 @@
-import { maskKey, parseKey } from '../auth/keys.ts';
+import { maskKey, parseKey } from '../auth/key-format.ts';
 import { loadConfig } from '../config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';

@@ -10,7 +10,7 @@ import { startKeyRotation } from '../jobs/key-rotation.ts';
 import { startLeader } from '../jobs/leader.ts';
 import { forget, forgetOld } from '../jobs/retention.ts';
 import type { Scheduler } from '../jobs/scheduler.ts';
-import { startUsageLimits } from '../jobs/usage-limits.ts';
+import { turnUsageWindows } from '../jobs/turn-usage-windows.ts';
 import { purgeVectors } from '../llm/cache/semantic-cache.ts';
 import type { Mailer } from '../mail/mailer.ts';
 import { openUrl } from '../resources/secret-url.ts';
@@ -56,7 +56,7 @@ export function startJobs(common: Common, parts: Parts, scheduler: Scheduler): v
   const post = webhookPoster({ fetcher, clock, limitMs: WEBHOOK_MS });
   const open = (organisationId: string, url: string) => openUrl(macs, systemTenant(organisationId), url);
   lifecycle.own('key rotation', startKeyRotation(basics));
-  lifecycle.own('usage limits in time', startUsageLimits({ ...basics, publicUrl: () => front.publicUrl() }));
+  lifecycle.own('usage limits in time', turnUsageWindows({ ...basics, publicUrl: () => front.publicUrl() }));
   const watched = new WatchedTraffic({ ...basics, publicUrl: () => front.publicUrl(), logs: spools.logs.store });
   lifecycle.own(
     'traffic alerts',

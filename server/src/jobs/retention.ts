@@ -1,7 +1,7 @@
 /** What the store forgets, in small steps, one node for all: changes that every node has read, counters nobody needs. */
 
 import type { Log } from '../kernel/log.ts';
-import { bucketQueue } from '../limits/ledger/usage-reservation.ts';
+import { bucketQueue } from '../limits/ledger/held-reservation.ts';
 import { forgetAudit } from '../resources/audit-logs/retention.ts';
 import type { Tables } from '../store/ports.ts';
 import type { Row } from '../store/schema.ts';

@@ -1,8 +1,8 @@
 /** Refusals by usage limits, which tell where the limit stands. */
 import { groupName } from '../store/limit-types.ts';
 import type { LimitOwner } from '../store/schema.ts';
+import type { UsageLimitState } from './ledger/held-reservation.ts';
 import type { LimitSpec } from './ledger/limit-spec.ts';
-import type { UsageLimitState } from './ledger/usage-reservation.ts';
 import { LimitRefused } from './limit-refused.ts';
 
 const NAMES: Readonly<Record<Exclude<LimitOwner, 'policy'>, string>> = {

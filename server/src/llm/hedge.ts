@@ -6,7 +6,7 @@
 
 import type { SluiceError } from '../kernel/errors.ts';
 import type { WireControl, WireHandler } from '../kernel/wire.ts';
-import type { UsageReservation } from '../limits/ledger/usage-reservation.ts';
+import type { UsageReservation } from '../limits/ledger/held-reservation.ts';
 import type { LimitedEntity, Reservation } from '../limits/rate-limits.ts';
 import { recordedAs } from '../operations/dialects/errors.ts';
 import { NO_TOKENS } from '../operations/usage.ts';

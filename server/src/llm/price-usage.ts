@@ -1,7 +1,7 @@
 /** What attempts used, priced: each at the price of the target that made it. */
 
+import type { ActualUse } from '../limits/ledger/held-reservation.ts';
 import type { LimitSpec } from '../limits/ledger/limit-spec.ts';
-import type { ActualUse } from '../limits/ledger/usage-reservation.ts';
 import { type TokenUsage, totalUsage, wholeUsage } from '../operations/usage.ts';
 import { type Cost, costMicros, sumOfCosts } from '../pricing/cost.ts';
 import type { Price } from '../pricing/price.ts';

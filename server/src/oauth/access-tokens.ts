@@ -1,5 +1,5 @@
 /** Access tokens as credentials: who calls with one, on the routes that take them. */
-import { digestOfToken } from '../auth/keys.ts';
+import { digestOfToken } from '../auth/key-format.ts';
 import type { Principal } from '../auth/principal.ts';
 import { roleScopes } from '../auth/scopes.ts';
 import { securityOf } from '../auth/security-settings.ts';

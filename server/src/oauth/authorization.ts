@@ -4,7 +4,7 @@
  * page: nothing is ever sent to an address that is not.
  */
 import type { ConsoleSession } from '../auth/console-session.ts';
-import { digestOf, mintKey } from '../auth/keys.ts';
+import { digestOf, mintKey } from '../auth/key-format.ts';
 import type { Principal } from '../auth/principal.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';

@@ -1,7 +1,7 @@
 /** The device flow (RFC 8628): a user signs the command line in with a browser that need not be on the same machine. */
 import { randomInt } from 'node:crypto';
 import type { ConsoleSession } from '../auth/console-session.ts';
-import { digestOf, digestOfToken, mintKey } from '../auth/keys.ts';
+import { digestOf, digestOfToken, mintKey } from '../auth/key-format.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { SluiceError } from '../kernel/errors.ts';
 import type { SystemTx, Tables } from '../store/ports.ts';

@@ -3,7 +3,7 @@
  * refresh token ends its family (RFC 6749, RFC 7636, RFC 9700 §4.14.2).
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { digestOfToken, mintKey } from '../auth/keys.ts';
+import { digestOfToken, mintKey } from '../auth/key-format.ts';
 import { maxSessionMs } from '../auth/security-settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { uuidv7 } from '../kernel/id.ts';

@@ -1,5 +1,5 @@
 /** How an organisation comes into being: shared by the first run and the operator's API. */
-import { type KeyType, mintKey } from '../auth/keys.ts';
+import { type KeyType, mintKey } from '../auth/key-format.ts';
 import { scopesOf } from '../auth/scopes.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { slugify, uuidv7 } from '../kernel/id.ts';

@@ -2,7 +2,7 @@
 import type { RateLimit, Row, UsageLimit } from '../store/schema.ts';
 import { asList, toIso, toIsoOrNull, toMillis, usageLimitOf } from './body-fields.ts';
 import { statusOf } from './common.ts';
-import { presentUsage, type UsageOf } from './usage.ts';
+import { presentUsage, type UsageOf } from './usage-counters.ts';
 
 type Limited = Pick<
   Row<'providers'>,

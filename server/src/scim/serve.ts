@@ -6,7 +6,7 @@ import { consoleEntry } from '../admin/audit.ts';
 import { committed, watched } from '../admin/handle.ts';
 import { readJsonObject } from '../admin/json-body.ts';
 import { accessEntry } from '../admin/respond.ts';
-import { digestOf, parseToken } from '../auth/keys.ts';
+import { digestOf, parseToken } from '../auth/key-format.ts';
 import type { Principal } from '../auth/principal.ts';
 import { systemTenant, tenantOf } from '../auth/tenant.ts';
 import { Throttle, tooMany } from '../auth/throttle.ts';

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import { systemTenant } from '../../src/auth/tenant.ts';
 import { MAX_ALERTS_PER_HOUR, raiseAlerts } from '../../src/jobs/alerts/raise.ts';
-import { startUsageLimits } from '../../src/jobs/usage-limits.ts';
+import { turnUsageWindows } from '../../src/jobs/turn-usage-windows.ts';
 import { systemClock, TestClock } from '../../src/kernel/clock.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 import { BucketTransaction } from '../../src/limits/ledger/bucket-transaction.ts';
@@ -382,7 +382,7 @@ describe('whom an alert goes to', () => {
 it('the leader raises alerts by itself, and gives way when it is closed', async () => {
   const tables = own(await booksStore('sqlite'));
   const options = { tables, clock: systemClock, log: silentLog, macs, publicUrl: () => '' };
-  const jobs = own(startUsageLimits({ ...options, node: 'a' }));
+  const jobs = own(turnUsageWindows({ ...options, node: 'a' }));
   await tables.systemWrite(async (tx) => {
     const book = await BucketTransaction.open(tx, PLACE, limitSpecWith({ limit: 1 }), systemClock, systemClock.now());
     const done = { window: 1, lease: '', reserved: 0, used: 1, carry: 0, requests: 1, unpriced: 0, giveBack: false };

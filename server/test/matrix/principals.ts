@@ -1,6 +1,6 @@
 /** Who calls in the matrix: every kind of credential, good and bad, as rows in the store and headers on the wire. */
 import { ConsoleSessions } from '../../src/auth/console-session.ts';
-import { type KeyType, mintKey } from '../../src/auth/keys.ts';
+import { type KeyType, mintKey } from '../../src/auth/key-format.ts';
 import { roleScopes, scopesOf } from '../../src/auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../../src/auth/security-settings.ts';
 import { sessionRow, tokenDigest } from '../../src/auth/session-rows.ts';

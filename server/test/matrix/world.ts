@@ -4,7 +4,7 @@
  * answer to another is found whatever field it came through.
  */
 import { randomBytes } from 'node:crypto';
-import { mintKey } from '../../src/auth/keys.ts';
+import { mintKey } from '../../src/auth/key-format.ts';
 import { scopesOf } from '../../src/auth/scopes.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { uuidv7 } from '../../src/kernel/id.ts';

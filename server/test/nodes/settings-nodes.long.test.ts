@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLink } from '../../src/auth/console-session.ts';
-import { mintKey } from '../../src/auth/keys.ts';
+import { mintKey } from '../../src/auth/key-format.ts';
 import { compose, type Running } from '../../src/compose.ts';
 import { loadConfig } from '../../src/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';

@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { audited, booksStore, type LedgerNode, ledgerNode, limitSpecWith } from '../../../test/support/ledger-node.ts';
 import type { Tables } from '../../store/ports.ts';
-import type { LimitCharge } from './usage-reservation.ts';
+import type { LimitCharge } from './held-reservation.ts';
 
 const USED = { cost: 0, carry: 0, tokens: 0, requests: 1, unpriced: 0 };
 

@@ -4,9 +4,9 @@ import type { SluiceError } from '../../kernel/errors.ts';
 import { uuidv7 } from '../../kernel/id.ts';
 import { admits, grantOf } from './bucket-math.ts';
 import { BucketTransaction, type BucketTx, byId } from './bucket-transaction.ts';
+import { keyOf, type LeaseShare, type LimitCharge, type LocalBucket } from './held-reservation.ts';
 import type { LimitSpec } from './limit-spec.ts';
 import { exceeded } from './usage-refusal-text.ts';
-import { keyOf, type LeaseShare, type LimitCharge, type LocalBucket } from './usage-reservation.ts';
 
 /** A lease drawn ahead is this part of the limit; none is drawn once `NEAR` of the limit is committed. */
 const AHEAD = 1 / 256;

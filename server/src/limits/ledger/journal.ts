@@ -6,8 +6,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { JournalPosition, SystemTx, Tables } from '../../store/ports.ts';
 import type { Row, TableName } from '../../store/schema.ts';
 import { BucketTransaction, byId, type Settled } from './bucket-transaction.ts';
+import { bucketQueue, keyOf } from './held-reservation.ts';
 import type { LimitSpec } from './limit-spec.ts';
-import { bucketQueue, keyOf } from './usage-reservation.ts';
 
 /** The part of a journal that settling needs (`store/disk/journal.ts`). */
 export interface SettlementJournal {

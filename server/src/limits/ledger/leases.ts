@@ -3,7 +3,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables } from '../../store/ports.ts';
 import { NEAR, type Renewal, renewAll } from './grant-or-refuse.ts';
-import { bucketQueue, type LeaseShare, type LimitCharge, type LocalBucket } from './usage-reservation.ts';
+import { bucketQueue, type LeaseShare, type LimitCharge, type LocalBucket } from './held-reservation.ts';
 
 /** Leases are renewed when this part of their time is over. */
 const RENEW = 1 / 3;

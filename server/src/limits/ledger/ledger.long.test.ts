@@ -17,9 +17,9 @@ import { type Clock, systemClock, TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
 import { BucketTransaction } from './bucket-transaction.ts';
+import { type ActualUse, bucketQueue, type LimitCharge } from './held-reservation.ts';
 import { createOutputEstimator } from './output-estimator.ts';
 import { sweepBuckets } from './sweep.ts';
-import { type ActualUse, bucketQueue, type LimitCharge } from './usage-reservation.ts';
 
 let open: { close(): Promise<void> }[] = [];
 afterEach(async () => {

@@ -8,10 +8,6 @@ import type { Closable } from '../../kernel/lifecycle.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Tables, TenantContext } from '../../store/ports.ts';
 import { type BucketRequest, type FullBucket, type Grants, grantAll } from './grant-or-refuse.ts';
-import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
-import { covers, isFresh, keepLeases, partOf, servedPart, takeFrom } from './leases.ts';
-import type { LimitSpec } from './limit-spec.ts';
-import { unreachable, unrecordable } from './usage-refusal-text.ts';
 import {
   type ActualUse,
   bucketQueue,
@@ -23,9 +19,13 @@ import {
   newLocalBucket,
   type ReservationNode,
   type UsageReservation,
-} from './usage-reservation.ts';
+} from './held-reservation.ts';
+import { lineOf, type SettlementJournal, servedLineOf } from './journal.ts';
+import { covers, isFresh, keepLeases, partOf, servedPart, takeFrom } from './leases.ts';
+import type { LimitSpec } from './limit-spec.ts';
+import { unreachable, unrecordable } from './usage-refusal-text.ts';
 
-export type { ActualUse, CostCharge, LimitCharge, UsageLimitState, UsageReservation } from './usage-reservation.ts';
+export type { ActualUse, CostCharge, LimitCharge, UsageLimitState, UsageReservation } from './held-reservation.ts';
 
 export interface Ledger extends Closable {
   /**

@@ -15,8 +15,8 @@ import { TestClock } from '../../kernel/clock.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { organisationRow, workspaceRow } from '../../store/conformance/rows.ts';
 import type { Tables } from '../../store/ports.ts';
+import type { ActualUse, LimitCharge, UsageReservation } from './held-reservation.ts';
 import { sweepBuckets } from './sweep.ts';
-import type { ActualUse, LimitCharge, UsageReservation } from './usage-reservation.ts';
 
 let open: { close(): Promise<void> }[] = [];
 afterEach(async () => {

@@ -5,9 +5,9 @@ import { systemClock } from '../../kernel/clock.ts';
 import { silentLog } from '../../kernel/log.ts';
 import { compilePolicies, requestFacts } from '../policies/conditions.ts';
 import { addUsageLimits, type UsagePolicy } from '../policies/usage.ts';
+import type { UsageReservation } from './held-reservation.ts';
 import { createLedger } from './ledger.ts';
 import type { LimitSpec } from './limit-spec.ts';
-import type { UsageReservation } from './usage-reservation.ts';
 
 const ROUNDS = 20_000;
 /** Microseconds of CPU. Measured: see docs/decisions/2026-11-22-budgets.md; machines of CI are slower and busier. */

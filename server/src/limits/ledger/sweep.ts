@@ -3,8 +3,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Tables } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import { BucketTransaction } from './bucket-transaction.ts';
+import { bucketQueue } from './held-reservation.ts';
 import { nextReset, periodOf } from './limit-spec.ts';
-import { bucketQueue } from './usage-reservation.ts';
 
 const PAGE = 200;
 const FORGET_MS = 7 * 86_400_000;

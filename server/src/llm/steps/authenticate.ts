@@ -1,4 +1,4 @@
-import { isSignInToken } from '../../auth/keys.ts';
+import { isSignInToken } from '../../auth/key-format.ts';
 import type { Principal } from '../../auth/principal.ts';
 import { gatewayCredential } from '../../gateway/credential.ts';
 import { noCredential } from '../../gateway/unread-headers.ts';

@@ -8,7 +8,7 @@ import { defineResource, emptyAnswer, itemAction } from '../define.ts';
 import { queryBoolean, queryList, uuid } from '../fields.ts';
 import type { Call } from '../resource.ts';
 import { type ItemAction, type ItemVerb, resourceSpec } from '../spec.ts';
-import { followPatch } from '../usage.ts';
+import { followPatch } from '../usage-counters.ts';
 import { boundsChanged, checkTightens, mayLoosen } from './bounds.ts';
 import { createKey } from './create.ts';
 import { presentDetail, presentKeys, statusOf } from './present.ts';

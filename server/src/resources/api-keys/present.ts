@@ -1,10 +1,10 @@
 /** API keys as they are answered. */
-import { maskKey } from '../../auth/keys.ts';
+import { maskKey } from '../../auth/key-format.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import { flagOf, toIso, toIsoOrNull } from '../body-fields.ts';
 import { only } from '../common.ts';
 import type { Call } from '../resource.ts';
-import { latest, presentUsage, type UsageOf, usageOf } from '../usage.ts';
+import { latest, presentUsage, type UsageOf, usageOf } from '../usage-counters.ts';
 import { keySettings } from './rules.ts';
 import { type KeyRow, type KeySecrets, secretsOf, UNCOLLECTED } from './secrets.ts';
 

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { refused } from '../../../test/support/accounts.ts';
 import { type AdminHarness, type Answer, emptyTables, startAdmin } from '../../../test/support/admin.ts';
 import { addUser } from '../../../test/support/people.ts';
-import { mintKey } from '../../auth/keys.ts';
+import { mintKey } from '../../auth/key-format.ts';
 import { roleScopes, scopesOf } from '../../auth/scopes.ts';
 import { SECURITY_DEFAULTS } from '../../auth/security-settings.ts';
 import { systemClock } from '../../kernel/clock.ts';

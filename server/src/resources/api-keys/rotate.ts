@@ -3,7 +3,7 @@
  * by the store's clock. Everything happens in the caller's one transaction, so that a process that dies leaves the old
  * state or the new one.
  */
-import { maskKey } from '../../auth/keys.ts';
+import { maskKey } from '../../auth/key-format.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx } from '../../store/ports.ts';
 import { toIso, toIsoOrNull } from '../body-fields.ts';

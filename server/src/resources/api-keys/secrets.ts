@@ -1,5 +1,5 @@
 /** The secrets of a key: the current one, and during a transition the one before it. */
-import { type KeyType, mintKey } from '../../auth/keys.ts';
+import { type KeyType, mintKey } from '../../auth/key-format.ts';
 import type { Query } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 

@@ -1,6 +1,6 @@
 /** Deployments: gateways that are registered with an organisation. */
 import { z } from 'zod';
-import { mintKey } from '../../auth/keys.ts';
+import { mintKey } from '../../auth/key-format.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import { slugify, uuidv7 } from '../../kernel/id.ts';
 import { actorId, type Patch, refuse } from '../common.ts';

@@ -1,5 +1,5 @@
 /** Rules of deployments: settings and their workspaces, the default one, how they are found and shown. */
-import { maskKey } from '../../auth/keys.ts';
+import { maskKey } from '../../auth/key-format.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { DeploymentSettings, Row } from '../../store/schema.ts';

@@ -15,7 +15,7 @@ import { upsert } from '../kinds/upsert.ts';
 import type { AnyAction, Call } from '../resource.ts';
 import { isOpenTo } from '../runtime-rows.ts';
 import type { ResourceSpec } from '../spec.ts';
-import { accessUsage, followUpdate, presentUsage } from '../usage.ts';
+import { accessUsage, followUpdate, presentUsage } from '../usage-counters.ts';
 import { createDefaultProvider, type Integration } from './rules.ts';
 import { WORKSPACES, type WorkspacesBody, workspaceAnswer, workspacesBody } from './schema.ts';
 

@@ -23,7 +23,7 @@ import { action, type Call } from '../resource.ts';
 import { isOpenTo, loadProviders } from '../runtime-rows.ts';
 import { mapsSecrets } from '../secret-references/find.ts';
 import { resourceSpec } from '../spec.ts';
-import { followPatch, type UsageOf, usageOf } from '../usage.ts';
+import { followPatch, type UsageOf, usageOf } from '../usage-counters.ts';
 import { answer, catalogueAnswer, createBody, saved, updateBody } from './schema.ts';
 
 type ProviderRow = Row<'providers'>;

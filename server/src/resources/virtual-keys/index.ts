@@ -33,7 +33,7 @@ import { limitPatch, presentLimits, resets } from '../provider-limits.ts';
 import { action, type Call } from '../resource.ts';
 import { mapsSecrets } from '../secret-references/find.ts';
 import { resourceSpec } from '../spec.ts';
-import { followPatch, moveUsage, type UsageOf, usageOf } from '../usage.ts';
+import { followPatch, moveUsage, type UsageOf, usageOf } from '../usage-counters.ts';
 import { createBody, detail, item, migrateBody, updateBody } from './schema.ts';
 import { givenSettings, settingNames, shownName, shownPath, storedName, toShown, toStored } from './settings.ts';
 

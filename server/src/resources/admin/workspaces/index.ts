@@ -19,7 +19,7 @@ import {
   settingsForNewWorkspace,
 } from '../../settings/settings.ts';
 import { resourceSpec } from '../../spec.ts';
-import { followUpdate, usageOf } from '../../usage.ts';
+import { followUpdate, usageOf } from '../../usage-counters.ts';
 import { checkGivesIn } from '../give.ts';
 import { checkRank, roleIn } from '../rank.ts';
 import { mergeDefaults, userKeyConfig } from './defaults.ts';

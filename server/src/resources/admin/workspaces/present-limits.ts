@@ -1,6 +1,6 @@
 /** The usage limits of a workspace: several, each with its own state. */
 import type { Row } from '../../../store/schema.ts';
-import { presentUsage, type UsageOf } from '../../usage.ts';
+import { presentUsage, type UsageOf } from '../../usage-counters.ts';
 
 export function presentLimits(row: Pick<Row<'workspaces'>, 'id' | 'usage_limits' | 'last_reset_at'>, usage: UsageOf) {
   return (

@@ -5,7 +5,7 @@ import type { TenantTx } from '../../../store/ports.ts';
 import type { Row } from '../../../store/schema.ts';
 import { flagOf, toIso, toIsoOrNull } from '../../body-fields.ts';
 import { shownSettings } from '../../settings/alerts.ts';
-import { type UsageOf, usageOf } from '../../usage.ts';
+import { type UsageOf, usageOf } from '../../usage-counters.ts';
 import type { WorkspaceRole } from '../rank.ts';
 import { presentDefaults } from './defaults.ts';
 import type { MemberRow } from './membership.ts';

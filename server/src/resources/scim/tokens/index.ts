@@ -1,6 +1,6 @@
 /** `/scim/tokens`: the credentials of directories that keep an organisation's users and groups by SCIM. */
 import { z } from 'zod';
-import { mintKey } from '../../../auth/keys.ts';
+import { mintKey } from '../../../auth/key-format.ts';
 import { SluiceError } from '../../../kernel/errors.ts';
 import { uuidv7 } from '../../../kernel/id.ts';
 import type { Row } from '../../../store/schema.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KEY_LENGTH, type KeyType, maskKey, mintKey, parseKey } from './keys.ts';
+import { KEY_LENGTH, type KeyType, maskKey, mintKey, parseKey } from './key-format.ts';
 
 const types: KeyType[] = ['org', 'wks', 'usr', 'opr', 'dep'];
 

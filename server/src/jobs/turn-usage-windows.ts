@@ -10,7 +10,7 @@ import { pause } from './pause.ts';
 
 const EVERY_MS = 2_000;
 
-export function startUsageLimits(options: RaiseOptions & { readonly node: string }): Closable {
+export function turnUsageWindows(options: RaiseOptions & { readonly node: string }): Closable {
   const { tables, clock, log, node } = options;
   return startLeader({
     tables,
