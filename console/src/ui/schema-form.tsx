@@ -200,7 +200,7 @@ function Choices(props: {
   const { label, choices, value, onChange } = props;
   const chosen = Array.isArray(value) ? value.map(String) : [];
   return (
-    <fieldset className="choices switches">
+    <fieldset className="choices grid">
       <legend>{label}</legend>
       {choices.map((one) => (
         <label key={one} className="choice">

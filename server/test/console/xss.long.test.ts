@@ -47,6 +47,11 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       paths.push(`/keys/${key.id}`);
     }
     await put('PUT', `/admin/users/${server.first.user_id}`, { first_name: name(2).slice(0, 40), last_name: 'X' });
+    const guardrail = await put('POST', '/guardrails', {
+      ...{ name: name(0), workspace_id },
+      checks: [{ id: 'default.contains', name: name(2), parameters: { words: HOSTILE } }],
+    });
+    paths.push(`/guardrails/${guardrail.id}`);
     const account = await put('POST', '/integrations', {
       ...{ name: name(2), description: ALL, ai_provider_id: 'openai', key: 'k', workspace_id },
     });

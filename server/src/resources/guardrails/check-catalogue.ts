@@ -10,10 +10,7 @@ const check = z.object({
   targets: z.array(z.enum(['llm', 'mcp_tools'])),
   mutates: z.boolean().describe('Whether it may change texts or bodies besides what it redacts.'),
   redacts: z.boolean().describe('Whether its parameters can ask for findings to be taken out.'),
-  timeout_ms: z
-    .int()
-    .nullable()
-    .describe('What it is given by default where it calls others; null: it calls nobody else.'),
+  timeout_ms: z.int().nullable().describe('Milliseconds that it is given by default; null: it has no such limit.'),
   takes_credentials: z.boolean().describe('Whether it signs in to a service with `credentials` of its parameters.'),
   parameters: z.record(z.string(), z.unknown()).describe('JSON Schema of the parameters that this check alone has.'),
   object: z.literal('guardrail-check'),
