@@ -184,7 +184,6 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       '/guardrails',
       '/guardrails/new',
       '/providers',
-      '/providers/sandbox',
       '/audit',
       '/me',
     ]) {
