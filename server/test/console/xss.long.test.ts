@@ -56,7 +56,11 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       ...{ name: name(2), description: ALL, ai_provider_id: 'openai', key: 'k', workspace_id },
     });
     paths.push(`/providers/${account.slug}`);
-    await put('POST', '/configs', { name: name(2), workspace_id, config: { retry: { attempts: 1 } } });
+    const config = await put('POST', '/configs', {
+      ...{ name: name(2), workspace_id },
+      config: { targets: [{ name: name(0), provider: '@sandbox', override_params: { model: name(2) } }] },
+    });
+    paths.push(`/routing/${config.slug}`, `/routing/${config.slug}?tab=json`);
     const metadata = JSON.stringify({ team: NAME.slice(0, 100), _user: '<svg/onload=window.pwned=1>' });
     for (const model of ['@sandbox/echo', `@sandbox/${HOSTILE[2]}`, '@sandbox/error?status=503']) {
       await server.call(

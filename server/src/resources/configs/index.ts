@@ -61,6 +61,11 @@ const item = z.object({
   object: z.literal('config'),
 });
 
+const warnings = z
+  .array(z.object({ param: z.string(), message: z.string() }))
+  .optional()
+  .describe('What the config may not mean as it stands, 100 at most; absent where nothing is conspicuous.');
+
 const detail = item.extend({
   config: z
     .record(z.string(), z.unknown())
@@ -70,12 +75,9 @@ const detail = item.extend({
   format: z.literal('json'),
   type: z.literal('ORG_CONFIG'),
   version_id: z.string(),
+  warnings,
 });
 
-const warnings = z
-  .array(z.object({ param: z.string(), message: z.string() }))
-  .optional()
-  .describe('What the config may not mean as it stands, 100 at most; absent where nothing is conspicuous.');
 const created = z.object({
   id: z.string(),
   slug: z.string(),
@@ -290,7 +292,11 @@ const spec = resourceSpec({
     present: presentRow,
   },
   detail,
-  present: async (row, call) => presentVersion(row, await currentVersion(call, 'config_versions', row)),
+  present: async (row, call) => {
+    const version = await currentVersion(call, 'config_versions', row);
+    const warned = await warningsOf(call.tx, row.workspace_id, version.config as Config);
+    return { ...(await presentVersion(row, version)), ...warned };
+  },
   create: {
     description: 'Returns the slug that requests name in `x-gateway-config`. Guardrails named in it must exist.',
     example: {
