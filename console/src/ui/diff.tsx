@@ -34,7 +34,8 @@ export function Diff({ before, after }: { before: unknown; after: unknown }) {
   const changes = changesOf(before, after);
   if (changes.length === 0) return <p className="muted">{t('No field has changed.')}</p>;
   return (
-    <div className="table-box">
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard
+    <section className="table-box" tabIndex={0} aria-label={t('Changed fields')}>
       <table className="list diff" aria-label={t('Changed fields')}>
         <thead>
           <tr>
@@ -55,6 +56,6 @@ export function Diff({ before, after }: { before: unknown; after: unknown }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </section>
   );
 }

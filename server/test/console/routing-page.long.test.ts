@@ -31,7 +31,7 @@ describe.skipIf(!withBrowser)(pagesTitle('Routing'), () => {
     await text.fill((await text.inputValue()).replace(/\n\]$/, ''));
     await page.getByRole('button', { name: 'Create the config' }).click();
     await page.getByRole('heading', { name: 'Fallback', level: 1 }).waitFor();
-    await expect.poll(() => page.getByText('breaker closed').count(), { timeout: 20_000 }).toBe(2);
+    await page.getByText('No request has used it yet.').waitFor();
   }, 120_000);
 
   test('a dry run says which target is first, and requests show in the tree', async () => {
@@ -56,12 +56,15 @@ describe.skipIf(!withBrowser)(pagesTitle('Routing'), () => {
     );
     await open(`/routing/${config}`);
     await page.getByText('100 % of the last 24 hours went to @sandbox').first().waitFor();
+    await page.getByText('Breakers as the newest request met them').waitFor();
     await page.getByRole('button', { name: 'Run', exact: true }).click();
     await page.getByText('turn 1').waitFor();
     await page.getByText('turn 2').waitFor();
+    await page.getByText('Breakers as your dry run has just met them.').waitFor();
+    expect(await page.getByText('breaker closed').count()).toBe(2);
     await look('config');
     await open('/routing');
-    await page.getByRole('row', { name: /Fallback.*2.*0 %/ }).waitFor();
+    await page.getByRole('row', { name: /Fallback.*3.*0 %/ }).waitFor();
     await look('routing');
     await open(`/routing/${config}`);
   }, 120_000);

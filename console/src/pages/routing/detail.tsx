@@ -2,10 +2,11 @@
 import { useState } from 'react';
 import { useLocation, useParams } from 'wouter';
 import { useApi, useWrite } from '../../api/queries.ts';
+import { dateTime } from '../../app/format.ts';
 import { t } from '../../app/i18n.ts';
 import { Tabs } from '../../components/tabs.tsx';
 import { useCan } from '../../shell/session.tsx';
-import { useHref, useUrl } from '../../shell/url-state.ts';
+import { useHref, useUrl, useZone } from '../../shell/url-state.ts';
 import { AsCurl } from '../../ui/curl.tsx';
 import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Form } from '../../ui/form.tsx';
@@ -13,7 +14,8 @@ import { parsed } from '../../ui/json.tsx';
 import { To } from '../../ui/link.tsx';
 import { Badge, Card, PageHead } from '../../ui/page.tsx';
 import { Failure, Loading } from '../../ui/states.tsx';
-import { DryRun, useLiveTargets } from './dry-run.tsx';
+import type { Decision } from '../request/story.ts';
+import { DryRun, useLatestTargets } from './dry-run.tsx';
 import { ConfigEditor, Warnings } from './editor.tsx';
 import { Tree } from './tree.tsx';
 import { Versions } from './versions.tsx';
@@ -59,7 +61,10 @@ function Shown({ config }: { config: Saved }) {
     { path: { groupBy: 'virtual_key' }, query: { ...range, configs: config.slug } },
     { enabled: can('analytics.view') },
   );
-  const targets = useLiveTargets(config, can('completions.write'));
+  const zone = useZone();
+  const latest = useLatestTargets(config);
+  const [tried, setTried] = useState<Decision | null>(null);
+  const targets = tried?.targets ?? latest.targets;
   const requests = new Map(
     (shares.data?.data ?? []).flatMap((row) =>
       typeof row.virtual_key === 'string' ? [[row.virtual_key, row.requests] as const] : [],
@@ -105,13 +110,24 @@ function Shown({ config }: { config: Saved }) {
             selected={tab}
             onSelect={(id) => set({ tab: id === 'tree' ? null : id })}
           >
-            {tab === 'tree' && <Tree config={config.config as Node} live={{ targets, requests }} />}
+            {tab === 'tree' && (
+              <>
+                <Tree config={config.config as Node} live={{ targets, requests }} />
+                <p className="muted states-of">
+                  {tried !== null
+                    ? t('Breakers as your dry run has just met them.')
+                    : latest.at === null
+                      ? t('No request has used it yet. A dry run shows its breakers.')
+                      : t('Breakers as the newest request met them, {time}.', { time: dateTime(latest.at, zone) })}
+                </p>
+              </>
+            )}
             {tab === 'json' && <Editor key={config.version_id} config={config} />}
             {tab === 'versions' && <Versions config={config} />}
           </Tabs>
         </div>
         <div className="columns even">
-          {can('completions.write') && <DryRun config={config} />}
+          {can('completions.write') && <DryRun config={config} onDecision={setTried} />}
           <UsedBy config={config} />
         </div>
       </div>

@@ -1,9 +1,10 @@
 /** Where a request would go under a config, without a call of a provider. */
-import { useMutation, useQuery } from '@tanstack/react-query';
+import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { answer } from '../../api/client.ts';
+import { useApi } from '../../api/queries.ts';
 import { t } from '../../app/i18n.ts';
-import { useSession } from '../../shell/session.tsx';
+import { useCan, useSession } from '../../shell/session.tsx';
 import { AsCurl } from '../../ui/curl.tsx';
 import { Json } from '../../ui/json.tsx';
 import { Badge, Card } from '../../ui/page.tsx';
@@ -37,23 +38,32 @@ function useDryRun({ slug, workspace_id }: Saved) {
     )) as Decision;
 }
 
-/** How the targets are just now; asked again every 15 seconds. */
-export function useLiveTargets(config: Saved, enabled: boolean): Decision['targets'] {
-  const run = useDryRun(config);
-  const { data } = useQuery({
-    queryKey: ['dry run', config.slug, config.version_id],
-    queryFn: () => run(SAMPLE),
-    refetchInterval: 15_000,
-    retry: false,
-    enabled,
-  });
-  return data?.targets ?? [];
+/** The targets as the newest request of the config has met them, and when; nothing before the first request. */
+export function useLatestTargets(config: Saved): { readonly targets: Decision['targets']; readonly at: string | null } {
+  const can = useCan();
+  const enabled = can('logs.list') && can('logs.view');
+  const place = { workspace_id: config.workspace_id };
+  const newest = useApi(
+    'GET /v1/logs',
+    { query: { ...place, configs: config.slug, limit: 1 } },
+    { enabled, refetchInterval: 15_000 },
+  );
+  const row = newest.data?.data[0];
+  const decision = useApi(
+    'GET /v1/logs/{logId}/decision',
+    { path: { logId: row?.id ?? '' }, query: place },
+    { enabled: enabled && row !== undefined },
+  );
+  return row === undefined || decision.data === undefined
+    ? { targets: [], at: null }
+    : { targets: decision.data.targets, at: row.created_at };
 }
 
-export function DryRun({ config }: { config: Saved }) {
+/** @param onDecision gets what a run has seen */
+export function DryRun({ config, onDecision }: { config: Saved; onDecision: (decision: Decision) => void }) {
   const [sample, setSample] = useState(SAMPLE);
   const run = useDryRun(config);
-  const tried = useMutation<Decision, Error, Sample>({ mutationFn: run });
+  const tried = useMutation<Decision, Error, Sample>({ mutationFn: run, onSuccess: onDecision });
   const field = (name: keyof Sample, label: string, help?: string) => (
     <label className="field">
       <span>{label}</span>
@@ -87,7 +97,9 @@ export function DryRun({ config }: { config: Saved }) {
           tried.mutate(sample);
         }}
       >
-        <p className="muted">{t('No provider is called, and nothing is charged.')}</p>
+        <p className="muted">
+          {t('No provider is called, and nothing is charged. It leaves a record, marked as a dry run.')}
+        </p>
         <div className="pair">
           {field('model', t('Model'))}
           {field('metadata', t('Metadata (optional)'), t('For example {"plan":"paid"}'))}
