@@ -1,11 +1,11 @@
 /** The events of one stream as its caller gets them: as they came, or converted, and looked at on the way. */
 import { borrowBuffer, returnBuffer } from '../../http/buffer-pool.ts';
-import type { SluiceError } from '../../kernel/errors.ts';
+import { SluiceError } from '../../kernel/errors.ts';
 import type { JsonObject } from '../../kernel/json.ts';
 import { isTooHeavy } from '../../kernel/json-exact.ts';
 import { parseEvent, SseSplitter } from '../../kernel/sse.ts';
 import type { ProviderError } from '../../operations/dialects/provider-error.ts';
-import { LOOKED_BYTES, TerminalTracker } from '../../operations/dialects/stream.ts';
+import { LOOKED_BYTES, repeatsAnswer, TerminalTracker } from '../../operations/dialects/stream.ts';
 import { formatEvent, type StreamTransform } from '../../operations/stream.ts';
 import { AwsFrames } from '../../providers/aws/frames.ts';
 import type { Bound } from '../../providers/binding.ts';
@@ -13,6 +13,7 @@ import type { CallContext, Framing } from '../../providers/provider.ts';
 import type { Uses } from '../exchange.ts';
 import type { Target } from '../target.ts';
 import { tooMuch } from './answer-flaws.ts';
+import { CarriedTexts } from './carried-texts.ts';
 import { LargeEvents } from './large-events.ts';
 import type { Meter } from './meter.ts';
 import { answerTouches, bytesIn, EVENT_WEIGHT, isSilent, modelIn, parsed, tellsModel } from './response-inspection.ts';
@@ -29,6 +30,10 @@ const LEAST_BYTES = 8;
 const WEIGHED_BYTES = 64 * 1024;
 /** Of an event that grows, so much is weighed before the rest has come: to gather and decode 8 MB takes milliseconds. */
 const BEGUN_BYTES = 256 * 1024;
+
+/** Of an event that is converted, beside its pictures and sound: to read 2 MB of fractions takes 20 ms. */
+const CONVERTED_BYTES = 1.5 * 1024 * 1024;
+const MIB = 1024 * 1024;
 
 /** So many events are searched together first. */
 const MANY = 8;
@@ -48,6 +53,7 @@ export class EventReader {
   readonly #tracker: TerminalTracker;
   readonly #large: LargeEvents;
   readonly #transform: StreamTransform | null;
+  readonly #carried: CarriedTexts;
   /** Texts without which the provider's own transform changes nothing; null when it must always run. */
   #touches: readonly Buffer[] | null;
   #inspect: boolean;
@@ -82,6 +88,7 @@ export class EventReader {
     this.#touches = answerTouches(bound);
     this.#tracker = new TerminalTracker(x.request.operation.dialect);
     this.#large = new LargeEvents(x.request.operation.dialect);
+    this.#carried = new CarriedTexts(repeatsAnswer(x.request.operation.dialect));
     this.#inspect = this.#inspects();
     this.#endsByError = !x.request.operation.wire.isOpen || passesGeneration(x.request);
   }
@@ -137,7 +144,7 @@ export class EventReader {
     if (transform === null) return out;
     const last = this.#splitter.last();
     if (last !== null) this.#convert(transform, last, out);
-    transform.end((made) => out.push(Buffer.from(formatEvent(made))));
+    transform.end((made) => out.push(this.#bytesOf(formatEvent(made))));
     return out;
   }
 
@@ -225,9 +232,11 @@ export class EventReader {
   }
 
   #convert(transform: StreamTransform, bytes: Buffer, out: Buffer[]): void {
-    const event = parseEvent(bytes);
+    const read = bytes.length > BEGUN_BYTES ? this.#carried.takeFrom(bytes) : bytes;
+    if (read.length > CONVERTED_BYTES) throw tooLarge();
+    const event = parseEvent(read);
     if (event === null) return;
-    if (bytes.length > WEIGHED_BYTES && isTooHeavy(event.data, EVENT_WEIGHT)) throw tooMuch();
+    if (read.length > WEIGHED_BYTES && isTooHeavy(event.data, EVENT_WEIGHT)) throw tooMuch();
     this.#meter.count(bytes);
     const large = bytes.length > PARSED_BYTES;
     if (large || ((this.#mayTellUsage || out.length === 0) && bytes.indexOf(USAGE) !== -1)) {
@@ -255,10 +264,17 @@ export class EventReader {
 
   /** A large event is written to memory that is used again. */
   #bytesOf(text: string): Buffer {
-    if (text.length <= LENT_LENGTH) return Buffer.from(text);
-    const made = borrowBuffer(Buffer.byteLength(text));
-    made.write(text);
+    const whole = this.#carried.putBack(text);
+    if (whole === null && text.length <= LENT_LENGTH) return Buffer.from(text);
+    const made = whole ?? borrowBuffer(Buffer.byteLength(text));
+    if (whole === null) made.write(text);
     this.#made.push(made);
     return made;
   }
 }
+
+const tooLarge = (): SluiceError =>
+  new SluiceError(
+    'upstream_invalid',
+    `The provider sent an event with more than ${CONVERTED_BYTES / MIB} MiB beside its pictures, which is too large to convert. Ask with stream: false, or by the provider's own API.`,
+  );

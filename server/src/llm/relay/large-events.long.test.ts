@@ -84,7 +84,9 @@ let count = 0;
 
 beforeAll(async () => {
   upstream = await startUpstream((request, response) => {
-    const { model } = JSON.parse(request.body.toString()) as { model: string };
+    const { model = /models\/([^:]+):/.exec(request.path)?.[1] ?? '' } = JSON.parse(request.body.toString()) as {
+      model?: string;
+    };
     response.writeHead(200, { 'content-type': 'text/event-stream' }).end(streams.get(model));
   });
   server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${upstream.port}` });
@@ -176,5 +178,57 @@ describe.each(Object.entries(SHAPES))('a stream of %s', (name, shape) => {
       expect(answer.text === whole, answer.text.slice(-300)).toBe(true);
       expect(answer.record).toMatchObject({ outcome: 'ok', usage: USED });
     });
+  });
+});
+
+describe('a picture of 5 MB in an event that is converted', () => {
+  const data = 'iVBORw0KGgoAAAANSUhEUg+/'.repeat((5 * KB * KB) / 24);
+  const url = `data:image/png;base64,${data}`;
+  const painted = event(
+    JSON.stringify({ ...SHAPES.chat?.content, choices: [{ index: 0, delta: { images: [{ image_url: { url } }] } }] }),
+  );
+  const stop = event(JSON.stringify({ id: 'c', choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }));
+  const dataOf = (text: string) =>
+    text
+      .split('\n')
+      .filter((line) => line.startsWith('data: {'))
+      .map((line) => JSON.parse(line.slice(6)) as Json & { choices?: { delta?: { images?: Json[] } }[] });
+
+  it('is whole for a chat caller of Gemini', async () => {
+    const part = (parts: Json[], more: Json = {}) =>
+      event(JSON.stringify({ candidates: [{ index: 0, content: { role: 'model', parts }, ...more }] }));
+    const answer = await ask(
+      { ...(SHAPES.chat as Shape), provider: 'google' },
+      part([{ inlineData: { mimeType: 'image/png', data } }]) + part([{ text: 'Done' }], { finishReason: 'STOP' }),
+    );
+    expect(answer.status, answer.text.slice(0, 300)).toBe(200);
+    const images = dataOf(answer.text).flatMap(({ choices }) => choices?.[0]?.delta?.images ?? []);
+    expect(images.length).toBe(1);
+    expect(JSON.stringify(images[0]) === JSON.stringify({ type: 'image_url', image_url: { url } })).toBe(true);
+  });
+
+  it('is whole for a Responses caller, each time that the stream tells it', async () => {
+    const shape = { ...(SHAPES.responses as Shape), provider: 'together-ai' };
+    const answer = await ask(shape, `${painted}${stop}data: [DONE]\n\n`);
+    expect(answer.status, answer.text.slice(0, 300)).toBe(200);
+    const results = dataOf(answer.text).flatMap(({ type, item, response }) =>
+      type === 'response.output_item.done'
+        ? [item as Json]
+        : type === 'response.completed'
+          ? ((response as Json).output as Json[])
+          : [],
+    );
+    expect(results.map(({ result }) => result === data)).toEqual([true, true]);
+  });
+
+  it('with more than 1.5 MiB of words is refused in words that say so', async () => {
+    const long = event(
+      JSON.stringify({ id: 'c', choices: [{ index: 0, delta: { content: 'word '.repeat(600_000) } }] }),
+    );
+    const answer = await ask({ ...(SHAPES.messages as Shape), provider: 'openai' }, long);
+    expect([answer.status, answer.text]).toEqual([
+      502,
+      expect.stringContaining('more than 1.5 MiB beside its pictures'),
+    ]);
   });
 });

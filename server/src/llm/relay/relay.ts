@@ -537,7 +537,7 @@ export class Relay implements WireHandler {
 
   #send(events: readonly Buffer[]): void {
     if (!this.#x.outcome.headSent) this.#client.start(null, 'text/event-stream');
-    this.#client.write(joined(events));
+    this.#client.write(...(bytesIn(events) > LARGE_BYTES ? events : [joined(events)]));
     this.#x.outcome.deliveredPrefix?.see(events);
   }
 

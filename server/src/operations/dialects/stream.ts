@@ -35,6 +35,9 @@ export function errorEvent(
   }
 }
 
+/** Whether the last events of a stream repeat all of the answer. */
+export const repeatsAnswer = (dialect: Dialect): boolean => dialect === 'responses';
+
 /** `errorEvent` as the bytes of a stream. */
 export function streamErrorEvent(
   error: SluiceError | ProviderError,

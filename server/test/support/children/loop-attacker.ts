@@ -88,6 +88,15 @@ const ATTACKS: Readonly<Record<string, Attack>> = {
     body: () => '"stream":true',
     answer: () => `data: {"choices":[{"index":0,"delta":{"content":"${'a'.repeat(7 * MB)}"}}]}\n\n`.repeat(4),
   },
+  'pictures of 7 MB in events, converted': {
+    type: 'text/event-stream',
+    path: '/responses',
+    whole: () => '{"model":"@together-ai/m","input":"Hi","stream":true}',
+    answer: () =>
+      `data: {"choices":[{"index":0,"delta":{"images":[{"image_url":{"url":"data:image/png;base64,${'iVBORw0KGgo'.repeat((7 * MB) / 11)}"}}]}}]}\n\n`.repeat(
+        2,
+      ),
+  },
   'events of 800,000 keys': {
     type: 'text/event-stream',
     body: () => '"stream":true',

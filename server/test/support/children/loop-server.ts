@@ -6,7 +6,8 @@ import { startServer } from '../server.ts';
 const { port } = JSON.parse(process.argv[2] ?? '{}') as { port: number };
 const server = await startServer({ SLUICE_TRUSTED_HOSTS: `127.0.0.1:${port}` });
 const host = `http://127.0.0.1:${port}/v1`;
-for (const id of ['openai', 'anthropic', 'google', 'groq', 'cohere']) await server.provider({ id, host, slug: id });
+for (const id of ['openai', 'anthropic', 'google', 'groq', 'cohere', 'together-ai'])
+  await server.provider({ id, host, slug: id });
 const configurations = {
   aws_auth_type: 'accessKey',
   aws_access_key_id: 'AKIDEXAMPLE',
