@@ -184,3 +184,27 @@ it('waits no more for a node that was given up, which is refused while it may ru
     ).toBe(1);
   }
 }, 180_000);
+
+it('a node that was given up and starts again adds what its journal alone had, and no record twice', async () => {
+  const [a, b] = await start();
+  await under.write('given', { trace_id: 'given-b' }, b);
+  await under.write('stays', { trace_id: 'stays-a' }, a);
+  await filed();
+  await b.kill();
+  // Its keeper never sees this one.
+  let back = await under.restart(b);
+  await under.write('late', { trace_id: 'late-b' }, back);
+  await back.kill();
+  const silent = { seen_at: Date.now() - 11 * MINUTES };
+  await under.tables.systemWrite((tx) => tx.update('log_nodes', { node: 'b' }, silent));
+  expect(await giveUpNode(under.tables, plainVault, 'b', true)).toMatchObject({ files: 0, records: 0 });
+  expect(await listed()).toEqual(['given-b', 'stays-a']);
+  for (let starts = 0; starts < 2; starts++) {
+    back = await under.restart(back);
+    await back.keeper.flush();
+    await expect.poll(listed, { timeout: 20_000 }).toEqual(['given-b', 'late-b', 'stays-a']);
+    // It is waited for like any other node again.
+    expect(await under.tables.systemRead((tx) => tx.count('log_nodes', { where: { node: 'b' } }))).toBe(1);
+    await back.kill();
+  }
+}, 180_000);

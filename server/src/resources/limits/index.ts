@@ -1,5 +1,6 @@
 /** `GET /limits`: what limits a caller, or a workspace, with what is used and left. */
 import { z } from 'zod';
+import type { Principal } from '../../auth/principal.ts';
 import { type LimitSpec, limitSpec, shownAmount, workspaceLimitSpecs } from '../../limits/ledger/limit-spec.ts';
 import type { PolicyFacts } from '../../limits/policies/conditions.ts';
 import { addRateLimits, compileRatePolicies } from '../../limits/policies/rates.ts';
@@ -32,7 +33,9 @@ const query = z.object({
   api_key_id: uuid.optional().describe('What limits this key, in place of the caller.'),
   all: queryBoolean
     .optional()
-    .describe('Every limit of the workspace, of all its keys too. For owners, admins, managers and service keys.'),
+    .describe(
+      'Every limit of the workspace, of all its keys too. Members, and service keys that may not list keys, get their own keys only.',
+    ),
 });
 
 const {
@@ -120,7 +123,8 @@ class Found {
   }
 }
 
-type Keys = readonly Row<'api_keys'>[];
+type Key = Pick<Row<'api_keys'>, 'id' | 'name' | 'usage_limits' | 'rate_limits' | 'last_updated_at'>;
+type Keys = readonly Key[];
 type ListCall = Call<unknown, z.output<typeof query>>;
 
 async function list(call: ListCall) {
@@ -173,14 +177,25 @@ async function keysOf(
     const rows = (await managesKeys(call, workspaceId))
       ? await tx.list('api_keys', { orderBy: [['created_at', 'desc']], limit: MOST + 1 })
       : await ownKeys(call);
-    return { shown: found.bounded(rows).filter(isOpen), caller: null, applies: 'sometimes' };
+    const open = found.bounded(rows).filter(isOpen);
+    return { shown: [...organisationKey(principal), ...open], caller: null, applies: 'sometimes' };
   }
   if (principal.keyId !== null) {
     const key = await tx.find('api_keys', { id: principal.keyId });
-    return { shown: key === undefined ? [] : [key], caller: principal.keyId, applies: 'always' };
+    const shown = key === undefined ? organisationKey(principal) : [key];
+    return { shown, caller: principal.keyId, applies: 'always' };
   }
   const rows = await ownKeys(call);
   return { shown: found.bounded(rows).filter(isOpen), caller: null, applies: 'sometimes' };
+}
+
+/** The caller where it is a key of the organisation: no workspace has its row. */
+function organisationKey({ keyId, keyName, workspaceId, usageLimits, rateLimits, changedAt = 0 }: Principal): Keys {
+  if (keyId === null || workspaceId !== null) return [];
+  const [usage_limits = null] = [usageLimits].flat();
+  return [
+    { id: keyId, name: keyName ?? keyId, usage_limits, rate_limits: [...rateLimits], last_updated_at: changedAt },
+  ];
 }
 
 /** Those of the user in the workspace, in no order: an index has them together and nothing sorted. */
