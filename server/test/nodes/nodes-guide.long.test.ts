@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { postgresDatabase } from '../support/postgres.ts';
 import { killAll, readFirstRun, runCommand, type ServerProcess, startByNpm } from '../support/process.ts';
@@ -322,3 +323,47 @@ it('requests that were erased, by id, end user or key, are hidden on both nodes 
   await erase('POST', '/v1/logs/erase', { api_key_id: made.id });
   await hidden(['erased-id-0']);
 });
+
+it('a killed node is listed, given up once it was silent for long, and brings nothing twice when it starts again', async () => {
+  const { workspace_api_key } = await readFirstRun(node(0).dataDir);
+  const { path, port, dataDir } = node(1);
+  const id = (await readFile(join(dataDir, 'node-id'), 'utf8')).trim();
+  const run = (...words: string[]) =>
+    runCommand(['nodes', ...words], { ...shared, SLUICE_DATA_DIR: node(0).dataDir }, work);
+  const answer = async (index: number) => {
+    const headers = { 'x-gateway-api-key': workspace_api_key };
+    const got = await fetch(`${node(index).server.url}/v1/logs?limit=200`, { headers });
+    const { data = [], incomplete = [] } = (await got.json()) as {
+      data?: { trace_id: string }[];
+      incomplete?: { node?: string }[];
+    };
+    const traces = data.map(({ trace_id }) => trace_id).filter((trace) => trace.startsWith('lost-'));
+    return { traces: traces.sort(), waits: incomplete.some((range) => range.node === id) };
+  };
+  for (const n of [0, 1]) expect(await chat(1, workspace_api_key, `lost-given-${n}`)).toBe(200);
+  const given = ['lost-given-0', 'lost-given-1'];
+  await expect.poll(async () => (await answer(0)).traces, { timeout: 20_000 }).toEqual(given);
+  for (const n of [0, 1]) expect(await chat(1, workspace_api_key, `lost-late-${n}`)).toBe(200);
+  killNode(node(1).server);
+  await node(1).server.ended;
+  const listed = await run('list');
+  expect(listed).toMatchObject({ code: 0, err: '' });
+  expect(listed.out).toMatch(new RegExp(`^${id}  runs, last seen \\S+, \\d+ files on its disk only$`, 'm'));
+  expect(await run('give-up', id)).toMatchObject({ code: 1, err: expect.stringContaining('may be running') });
+  const client = new pg.Client({ connectionString: shared.SLUICE_DATABASE_URL });
+  await client.connect();
+  await client.query('UPDATE log_nodes SET seen_at = seen_at - 660000 WHERE node = $1', [id]);
+  await client.end();
+  await expect.poll(async () => (await answer(0)).waits, { timeout: 20_000 }).toBe(true);
+  expect((await run('list')).out).toContain(`${id}  silent`);
+  const over = await run('give-up', id);
+  expect(over).toMatchObject({ code: 0, err: '', out: expect.stringContaining(`The node ${id} is given up.`) });
+  expect((await run('list')).out).not.toContain(id);
+  expect((await run('give-up', id)).err).toContain(`no node ${id}`);
+  await expect.poll(async () => (await answer(0)).waits, { timeout: 20_000 }).toBe(false);
+  nodes[1] = { server: await startNode(dataDir), dataDir, path, port };
+  const all = [...given, 'lost-late-0', 'lost-late-1'];
+  for (const index of [0, 1])
+    await expect.poll(async () => (await answer(index)).traces, { timeout: 20_000 }).toEqual(all);
+  expect((await run('list')).out).toContain(`${id}  runs`);
+}, 180_000);
