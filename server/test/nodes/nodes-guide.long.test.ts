@@ -349,7 +349,7 @@ it('a killed node is listed, given up once it was silent for long, and brings no
   const listed = await run('list');
   expect(listed).toMatchObject({ code: 0, err: '' });
   expect(listed.out).toMatch(new RegExp(`^${id}  runs, last seen \\S+, \\d+ files on its disk only$`, 'm'));
-  expect(await run('give-up', id)).toMatchObject({ code: 1, err: expect.stringContaining('may be running') });
+  expect(await run('give-up', id)).toMatchObject({ code: 2, err: expect.stringContaining('may be running') });
   const client = new pg.Client({ connectionString: shared.SLUICE_DATABASE_URL });
   await client.connect();
   await client.query('UPDATE log_nodes SET seen_at = seen_at - 660000 WHERE node = $1', [id]);
