@@ -2,6 +2,7 @@
 import {
   Activity,
   BookOpenCheck,
+  Boxes,
   Building2,
   Cable,
   CircleDollarSign,
@@ -56,6 +57,7 @@ export const PAGES: readonly Page[] = [
   page({ path: '/denials', label: 'Denials', group: 'Observe', icon: ShieldX, scope: 'logs.list', key: 'd' }, () => import('../pages/denials/page.tsx')),
   page({ path: '/playground', label: 'Playground', group: 'Build', icon: SquareTerminal, scope: 'completions.write', key: 'p' }, () => import('../pages/playground/page.tsx')),
   page({ path: '/connect', label: 'Connect', group: 'Build', icon: Plug, scope: 'completions.write', key: 'c' }, () => import('../pages/connect/page.tsx')),
+  page({ path: '/models', label: 'Models', group: 'Build', icon: Boxes, scope: 'models.list' }, () => import('../pages/models/page.tsx')),
   page({ path: '/routing', label: 'Routing', group: 'Build', icon: Route, scope: 'configs.list' }, () => import('../pages/routing/page.tsx')),
   page({ path: '/routing/new', label: 'New config', group: null, icon: Route, scope: 'configs.create' }, () => import('../pages/routing/new.tsx')),
   page({ path: '/routing/:slug', label: 'Config', group: null, icon: Route, scope: 'configs.list' }, () => import('../pages/routing/detail.tsx')),
