@@ -44,6 +44,13 @@ describe('what flows down', () => {
     expect(itself?.[key]).toEqual(joins ? { a: 1, b: 2 } : low);
   });
 
+  it('past a target that has a field and no value for it', () => {
+    const [leaf] = leavesOf(
+      route(fallback([{ provider: '@a', custom_host: undefined }, { provider: '@z' }], { custom_host: 'h' })),
+    );
+    expect(leaf?.config.custom_host).toBe('h');
+  });
+
   it.each([
     ['a virtual key', { virtual_key: 'vk' }],
     ['a model of a stored provider', { override_params: { model: '@other/m' } }],

@@ -38,18 +38,20 @@ describe.each(['sqlite', 'postgres'] as const)('API keys on %s', (engine) => {
       const id = role === 'owner' ? owner : await keys.addUser(role, workspaceRole);
       const call = await keys.signIn(id);
       const held = roleScopes(role, workspaceRole, SECURITY_DEFAULTS);
-      const refused: string[] = [];
+      const all = [...scopesOf('workspace-user')];
+      const granted = held.has('workspace_user_api_keys.create') ? all.filter((scope) => held.has(scope)) : [];
+      const refused = all.filter((scope) => !granted.includes(scope));
+      const make = (scopes: readonly string[]) =>
+        call('POST', '/v1/api-keys/workspace/user', { name: 'x', workspace_id, user_id: id, scopes });
       const wrong: unknown[] = [];
-      for (const scope of scopesOf('workspace-user')) {
-        const answer = await call('POST', '/v1/api-keys/workspace/user', {
-          name: 'x',
-          workspace_id,
-          user_id: id,
-          scopes: [scope],
-        });
-        const allowed = held.has(scope) && held.has('workspace_user_api_keys.create');
-        if (answer.status === 403) refused.push(scope);
-        if (answer.status !== (allowed ? 200 : 403)) wrong.push([who, scope, answer.status, answer.text]);
+      if (granted.length > 0) {
+        // One key with all of them: a scope that is refused refuses it.
+        const { status, text } = await make(granted);
+        if (status !== 200) wrong.push([who, granted, status, text]);
+      }
+      for (const scope of refused) {
+        const { status, text } = await make([scope]);
+        if (status !== 403) wrong.push([who, scope, status, text]);
       }
       expect(wrong).toEqual([]);
       expect(refused.length === 0).toBe(role !== 'member' || workspaceRole === 'admin' || workspaceRole === 'manager');
