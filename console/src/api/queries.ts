@@ -18,9 +18,8 @@ type Answer<K extends Operation> = Operations[K]['answer'];
 const RETRIES = 3;
 const PATIENCE_MS = [1_000, 2_000, 5_000, 15_000];
 
-/** Lost contact and failures of the server pass; a refusal does not, but for 429, which says when to come back. */
-const mayPass = (error: unknown): boolean =>
-  error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 502);
+/** Lost contact and failures of the server pass; a refusal does not. Of 429 the page says when it tries again. */
+const mayPass = (error: unknown): boolean => error instanceof ApiError && (error.status === 0 || error.status >= 502);
 
 /** @param onEnded is called when a call learns that the session is over */
 export function makeQueryClient(onEnded: () => void): QueryClient {

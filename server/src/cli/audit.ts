@@ -1,6 +1,6 @@
 import { type Config, loadConfig } from '../config.ts';
 import { SluiceError } from '../kernel/errors.ts';
-import { type Finding, type Verified, verifyAudit } from '../resources/audit-logs/verify.ts';
+import { explainFinding, type Verified, verifyAudit } from '../resources/audit-logs/verify.ts';
 import type { Tables } from '../store/ports.ts';
 import type { Output } from './output.ts';
 import { openStoredTables, storedKeyring } from './stored-tables.ts';
@@ -67,33 +67,10 @@ function report(name: string, { organisationId, begins, rows, unchained, last, f
   const who = `${organisationId} (${JSON.stringify(name)})`;
   const good = rows - begins + 1;
   const from = begins === 1 ? '' : `, from row ${begins} on; older rows were removed (SLUICE_AUDIT_DAYS)`;
-  const verdict = finding ? `BROKEN after ${good} good rows${from}: ${explain(finding)}` : `ok, ${good} rows${from}`;
+  const verdict = finding
+    ? `BROKEN after ${good} good rows${from}: ${explainFinding(finding)}`
+    : `ok, ${good} rows${from}`;
   const anchor = last === '' ? '' : `\n  row ${rows}: ${last}`;
   const before = unchained === 0 ? '' : `\n  not covered: ${unchained} rows that are no part of the chain`;
   return `${who}: ${verdict}${anchor}${before}\n`;
-}
-
-function explain(finding: Finding): string {
-  switch (finding.kind) {
-    case 'gap':
-      return `${span(finding.from, finding.to)} missing.`;
-    case 'tail':
-      return `${span(finding.from, finding.to)} missing at the end.`;
-    case 'altered':
-      return `row ${finding.seq} (id ${finding.id}) is not what was written there.`;
-    case 'head':
-      return 'the record of the last row is missing, was changed, or is an old one; rows behind it may be missing.';
-    case 'anchor':
-      return `the record of where the log begins, row ${finding.seq + 1}, was changed; rows before it may be missing.`;
-    case 'unknown_key': {
-      const what = finding.seq === null ? 'the record of the last row' : `row ${finding.seq}`;
-      return `${what} was signed with master key ${finding.keyId}, which is not given; add it to SLUICE_MASTER_KEY again.`;
-    }
-    case 'unchained':
-      return `row with id ${finding.id} was not written by Sluice: it is no part of the chain and younger than its first row.`;
-  }
-}
-
-function span(from: number, to: number): string {
-  return from === to ? `row ${from} is` : `rows ${from} to ${to} are`;
 }

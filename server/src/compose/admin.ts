@@ -26,6 +26,8 @@ import { OPERATIONS } from '../operations/operation.ts';
 import { MAILS } from '../resources/admin/mails.ts';
 import { DOMAIN_PROOFS } from '../resources/admin/organisation/settings.ts';
 import { ISSUERS } from '../resources/admin/organisation/sso-clients/index.ts';
+import { AUDIT_CHECK } from '../resources/audit-logs/index.ts';
+import { auditCheck } from '../resources/audit-logs/verify.ts';
 import { ACTIONS } from '../resources/catalog.ts';
 import { GATEWAYS } from '../resources/deployments/ping.ts';
 import { TRACES } from '../resources/feedback/traces.ts';
@@ -231,6 +233,7 @@ function servicesOf(
     })
     .provide(RECORDS, records)
     .provide(RATE_COUNTERS, shared.counters)
+    .provide(AUDIT_CHECK, auditCheck(stores.tables, stores.vault))
     .provide(KEPT_LOGS, {
       store: spools.logs.store,
       days: config.logDays,

@@ -73,6 +73,43 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     expect(await userOf('ada@x.example')).toMatchObject({ role: 'admin', first_name: 'Augusta' });
   });
 
+  test('an invite gets a new link, which opens, and the link before does not', async () => {
+    const invite = { email: 'bob@x.example', role: 'member', workspaces: [] };
+    const first = await server.admin('POST', '/admin/users/invites', invite);
+    await signIn(server.first.user_id);
+    await page.goto(`${server.url}/console/people?tab=invites`);
+    await page.getByRole('button', { name: 'New link bob@x.example' }).click();
+    const dialog = page.getByRole('dialog', { name: 'New link for bob@x.example' });
+    await dialog.getByRole('button', { name: 'Make the link' }).click();
+    const link = String(await dialog.locator('code').first().textContent());
+    await browser.context?.clearCookies();
+    await page.goto(link);
+    await page.getByText('bob@x.example').first().waitFor();
+    await page.getByRole('button', { name: /^Accept/ }).waitFor();
+    await page.goto(String(first.body.invite_link));
+    await page.getByRole('button', { name: /^Accept/ }).waitFor({ state: 'detached' });
+  });
+
+  test('the list of keys says when each was last used and what it spent', async () => {
+    const messages = [{ role: 'user', content: 'Hello' }];
+    expect((await server.call('/chat/completions', { model: '@sandbox/echo', messages })).status).toBe(200);
+    await signIn(server.first.user_id);
+    const used = page.getByRole('row', { name: /\d\d:\d\d:\d\d.*\$0\.0000/ });
+    await expect
+      .poll(
+        async () => {
+          await page.goto(`${server.url}/console/keys`);
+          await page.getByRole('table', { name: 'API keys' }).waitFor();
+          await page.waitForLoadState('networkidle');
+          return used.count();
+        },
+        { timeout: 30_000 },
+      )
+      .toBe(1);
+    const idle = await page.getByRole('row', { name: /– –/ }).count();
+    expect(idle).toBeGreaterThan(0);
+  });
+
   test('a workspace gains a member, and is archived once its name was typed', async () => {
     await server.admin('POST', '/admin/workspaces', { name: 'Search' });
     await signIn(server.first.user_id);

@@ -117,6 +117,7 @@ export const TABLE: readonly (readonly [string, string, string, string, readonly
   ],
   ['api-keys.rotate', 'POST', '/api-keys/:id/rotate', `/api-keys/${ID}/rotate`, all('rotate')],
   ['audit-logs.list', 'GET', '/audit-logs', '/audit-logs', ['audit_logs.list']],
+  ['audit-logs.verify', 'POST', '/audit-logs/verify', '/audit-logs/verify', ['audit_logs.list']],
   ['batches.update', 'PUT', '/batches/:id', '/v2/batches/gw_batch_x', ['organisation_settings.update']],
   ['configs.list', 'GET', '/configs', '/configs', ['configs.list']],
   ['configs.create', 'POST', '/configs', '/configs', ['configs.create']],

@@ -14,6 +14,8 @@ import { type Log, silentLog } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
 import { createSimulationRunner } from '../../src/limits/simulation/simulation-runner.ts';
 import { createGuardrailInvoker } from '../../src/llm/guard/guardrail-invoker.ts';
+import { AUDIT_CHECK } from '../../src/resources/audit-logs/index.ts';
+import { auditCheck } from '../../src/resources/audit-logs/verify.ts';
 import { GATEWAYS } from '../../src/resources/deployments/ping.ts';
 import { GUARDRAIL_INVOKER } from '../../src/resources/guardrails/invoke.ts';
 import { ACCOUNT_TRIALS } from '../../src/resources/integrations/trial.ts';
@@ -96,7 +98,7 @@ const emptyBodies: BodyReader = {
 const ALL_WELL = { version: '1', outboundError: null, inboundError: null };
 
 /** The services that a test has not provided itself. */
-function withDefaults(services: Services, clock: Clock): Services {
+function withDefaults(services: Services, clock: Clock, tables: Tables): Services {
   const simulations = createSimulationRunner({
     records: { walk: async () => [], isWhole: async () => true },
     countersFor: (time) => memoryCounters({ clock: time }),
@@ -116,6 +118,7 @@ function withDefaults(services: Services, clock: Clock): Services {
   if (GATEWAYS.find(services) === null) services.provide(GATEWAYS, { ping: async () => ALL_WELL });
   if (EXPORTS.find(services) === null) services.provide(EXPORTS, { maxRows: 1_000, wake: () => undefined });
   if (RATE_COUNTERS.find(services) === null) services.provide(RATE_COUNTERS, memoryCounters({ clock }));
+  if (AUDIT_CHECK.find(services) === null) services.provide(AUDIT_CHECK, auditCheck(tables, plainVault));
   if (RECORDS.find(services) === null) services.provide(RECORDS, { find: async () => null });
   const trials = createGuardrailInvoker({ clock, outside: () => () => outsideOf() });
   return GUARDRAIL_INVOKER.find(services) === null ? services.provide(GUARDRAIL_INVOKER, trials) : services;
@@ -181,7 +184,7 @@ export async function startAdmin(
     // As if the server were about to stop: answers of events end after their first turn, and tests walk all routes.
     stopping: AbortSignal.abort(),
     ...options.admin,
-    services: withDefaults(options.admin?.services ?? new Services(), clock),
+    services: withDefaults(options.admin?.services ?? new Services(), clock, tables),
   };
   registerAdmin(app, deps);
   registerRows(app, options.rows ?? [], deps);

@@ -1,8 +1,9 @@
 /** Audit: who changed what, with the difference. */
+import { ShieldCheck } from 'lucide-react';
 import { useState } from 'react';
 import type { Operations } from '../../../types/api.ts';
 import { answer } from '../../api/client.ts';
-import { usePagedList } from '../../api/queries.ts';
+import { usePagedList, useWrite } from '../../api/queries.ts';
 import { count, dateTime, zoneName } from '../../app/format.ts';
 import { t } from '../../app/i18n.ts';
 import { useRange, useWorkspace, useZone } from '../../shell/url-state.ts';
@@ -15,6 +16,8 @@ import { Badge, Facts, PageHead, Refreshing } from '../../ui/page.tsx';
 import { RangePicker } from '../../ui/range.tsx';
 import { Empty, Failure, Loading, NoMatch } from '../../ui/states.tsx';
 import { type Column, ListFooter, ListTable } from '../../ui/table.tsx';
+import { ExportRows } from './export.tsx';
+import { Verdict } from './verdict.tsx';
 import { type AuditRow, actorOf, deedOf } from './words.ts';
 
 const PAGE = 100;
@@ -53,6 +56,10 @@ export function Page() {
     const found = await answer('GET /v1/audit-logs', { query: { ...query, current_page: page } }, { signal });
     return { data: found.records, total: found.total };
   });
+  const verify = useWrite('POST /v1/audit-logs/verify');
+  const onVerify = () => {
+    if (!verify.isPending) verify.mutate({});
+  };
   const sentence = (row: AuditRow) => (
     <button type="button" className="as-link" onClick={() => setOpen(row)}>
       <strong>{actorOf(row)}</strong> {deedOf(row)}
@@ -76,9 +83,14 @@ export function Page() {
             <span data-key="curl">
               <AsCurl call={{ operation: 'GET /v1/audit-logs', query }} />
             </span>
+            <ExportRows query={query} />
+            <button type="button" className="button" aria-disabled={verify.isPending} onClick={onVerify}>
+              <ShieldCheck size={15} aria-hidden="true" /> {verify.isPending ? t('Verifying…') : t('Verify')}
+            </button>
           </>
         }
       />
+      <Verdict verify={verify} onRetry={onVerify} />
       <div className="toolbar" data-key="filter">
         <FilterBar filters={FILTERS} />
       </div>

@@ -30,6 +30,18 @@ const DEEDS: Readonly<Record<string, string>> = {
   'auth.sign_in_failed': 'failed to sign in',
 };
 
+/** Kinds whose names in the log are no words. */
+const KINDS: Readonly<Record<string, string>> = {
+  'policies.usage-limits': 'budget',
+  'policies.rate-limits': 'rate limit',
+  'console sessions': 'sign-in link',
+};
+
+const kindOf = ({ resource_type: type }: AuditRow): string => {
+  const known = KINDS[type];
+  return known === undefined ? type.replaceAll(/[._-]/g, ' ') : t(known);
+};
+
 /** `created configs chat fallback`; refused calls say so. */
 export function deedOf(row: AuditRow): string {
   const verb = t(VERBS[row.action] ?? row.action);
@@ -39,7 +51,7 @@ export function deedOf(row: AuditRow): string {
       : '';
   const deed = DEEDS[row.resource_type];
   if (deed !== undefined) return t(deed);
-  return `${verb} ${row.resource_type} ${nameOf(row) ?? ''}`.trim() + refused;
+  return `${verb} ${kindOf(row)} ${nameOf(row) ?? ''}`.trim() + refused;
 }
 
 /** The name of the object, as it was written then. */

@@ -37,7 +37,12 @@ export function Page() {
           <Failure error={error} onRetry={() => void refetch()} />
         </>
       )}
-      {!data && !error && <Loading what={t('the batch')} />}
+      {!data && !error && (
+        <>
+          <PageHead title={t('Batch')} />
+          <Loading what={t('the batch')} />
+        </>
+      )}
       {data && <Shown batch={data} />}
     </>
   );

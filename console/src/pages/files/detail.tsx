@@ -38,7 +38,12 @@ export function Page() {
           <Failure error={error} onRetry={() => void refetch()} />
         </>
       )}
-      {!data && !error && <Loading what={t('the file')} />}
+      {!data && !error && (
+        <>
+          <PageHead title={t('File')} />
+          <Loading what={t('the file')} />
+        </>
+      )}
       {data && <Shown file={data} />}
     </>
   );

@@ -70,7 +70,12 @@ export function Page() {
           <Failure error={error} onRetry={() => void refetch()} />
         </>
       )}
-      {!one.found && !error && <Loading what={t('the job')} />}
+      {!one.found && !error && (
+        <>
+          <PageHead title={t('Fine-tuning job')} />
+          <Loading what={t('the job')} />
+        </>
+      )}
       {one.found && <Shown job={one.found} checkpoints={one.checkpoints} events={one.events} />}
     </>
   );

@@ -31,7 +31,12 @@ export function Page() {
           <Failure error={error} onRetry={() => void refetch()} />
         </>
       )}
-      {!data && !error && <Loading what={t('the key')} />}
+      {!data && !error && (
+        <>
+          <PageHead title={t('API key')} />
+          <Loading what={t('the key')} />
+        </>
+      )}
       {data && <Shown apiKey={data as ApiKey} />}
     </>
   );

@@ -2,11 +2,11 @@
 import { KeyRound } from 'lucide-react';
 import type { Operations } from '../../../types/api.ts';
 import { answer } from '../../api/client.ts';
-import { usePagedList } from '../../api/queries.ts';
-import { count, date } from '../../app/format.ts';
+import { useApi, usePagedList } from '../../api/queries.ts';
+import { count, date, dateTime, dollars } from '../../app/format.ts';
 import { t } from '../../app/i18n.ts';
 import { useCan } from '../../shell/session.tsx';
-import { useListedWorkspace, useUrl, useZone } from '../../shell/url-state.ts';
+import { rangeOf, useListedWorkspace, useReach, useUrl, useZone } from '../../shell/url-state.ts';
 import { AsCurl } from '../../ui/curl.tsx';
 import { FilterBar, useFilters } from '../../ui/filters.tsx';
 import { To } from '../../ui/link.tsx';
@@ -37,6 +37,7 @@ export function Page() {
     ['GET /v1/api-keys', query],
     (page, signal) => answer('GET /v1/api-keys', { query: { ...query, current_page: page } }, { signal }),
   );
+  const usageOf = useUses();
   const create = can('workspace_user_api_keys.create') ? (
     <button type="button" className="button primary" onClick={() => set({ new: '1' })}>
       {t('New API key')}
@@ -47,6 +48,23 @@ export function Page() {
     { id: 'type', header: t('Type'), cell: (row) => t(TYPES[row.type]) },
     { id: 'key', header: t('Key'), cell: (row) => <code>{row.key}</code> },
     { id: 'state', header: t('Status'), cell: (row) => <KeyState apiKey={row} /> },
+    {
+      id: 'used',
+      header: t('Last used'),
+      cell: (row) => {
+        const at = usageOf(row.id)?.last_seen;
+        return at == null ? '–' : dateTime(at, zone);
+      },
+    },
+    {
+      id: 'spend',
+      header: t('30 days ($)'),
+      numeric: true,
+      cell: (row) => {
+        const spent = usageOf(row.id)?.cost_micros;
+        return spent === undefined ? '–' : dollars(spent);
+      },
+    },
     { id: 'rights', header: t('Rights'), numeric: true, cell: (row) => count(row.scopes.length) },
     { id: 'limit', header: t('Own limit'), cell: (row) => limitOf(row) },
     {
@@ -117,6 +135,34 @@ export function Page() {
       {get('new') === '1' && <NewKey onClose={() => set({ new: null })} />}
     </>
   );
+}
+
+/** The most that analytics answer at a time; keys behind them used less. */
+const MOST_USED = 200;
+const STEP_MS = 300_000;
+
+/** What each key used in the last 30 days; nothing for those that used nothing, and without the right to see it. */
+function useUses() {
+  const can = useCan();
+  const reach = useReach();
+  const range = rangeOf({ from: '', to: '', name: '30d' }, Math.ceil(Date.now() / STEP_MS) * STEP_MS);
+  const { data } = useApi(
+    'GET /v1/analytics/groups/{groupBy}',
+    {
+      path: { groupBy: 'api_key' },
+      query: {
+        ...reach,
+        columns: 'cost,last_seen',
+        order_by: 'cost',
+        page_size: MOST_USED,
+        time_of_generation_min: range.from,
+        time_of_generation_max: range.to,
+      },
+    },
+    { enabled: reach !== null && can('analytics.view') },
+  );
+  const uses = new Map((data?.data ?? []).map((row) => [row.api_key, row]));
+  return (id: string) => uses.get(id);
 }
 
 function RequestsOf({ apiKey }: { apiKey: ApiKey }) {

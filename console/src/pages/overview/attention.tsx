@@ -40,7 +40,7 @@ export function Attention({ workspaceId }: { workspaceId: string }) {
   const loading = (policies.isLoading || keys.isLoading) && !error;
   return (
     <Card title={t('Needs attention')} id="attention">
-      {error && <Failure error={error} />}
+      {error && <Failure error={error} onRetry={() => void (policies.error ? policies : keys).refetch()} />}
       {loading && <Loading what={t('what needs attention')} rows={3} />}
       {!error && !loading && budgets.length + ending.length + waiting.length === 0 && (
         <p className="muted">{t('Nothing: no budget is nearly used, and no key ends in the next 14 days.')}</p>

@@ -31,7 +31,12 @@ function WithLogs({ workspaceId }: { workspaceId: string }) {
   const [firstRun, setFirstRun] = useState<boolean | null>(null);
   if (firstRun === null && data) setFirstRun(data.data.length === 0);
   if (firstRun === null) {
-    return error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading what={t('the overview')} />;
+    return (
+      <>
+        <PageHead title={t('Overview')} />
+        {error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading what={t('the overview')} />}
+      </>
+    );
   }
   if (firstRun) {
     return (

@@ -19,6 +19,7 @@ import { Empty, Failure, Loading, NoMatch } from '../../ui/states.tsx';
 import { type Column, ListFooter, ListTable } from '../../ui/table.tsx';
 import { Change, HandOver } from './change.tsx';
 import { Invite } from './invite.tsx';
+import { NewLink } from './new-link.tsx';
 import { Remove } from './remove.tsx';
 
 type User = Operations['GET /v1/admin/users']['answer']['data'][number];
@@ -215,6 +216,7 @@ function Invites() {
   const can = useCan();
   const { active, query: filter, clear } = useFilters(INVITE_FILTERS);
   const query = { ...filter, page_size: PAGE };
+  const [again, setAgain] = useState<Invited | null>(null);
   const cancel = useWrite('DELETE /v1/admin/users/invites/{inviteId}');
   const { list, rows, total } = usePagedList<Invited, Operations['GET /v1/admin/users/invites']['answer']>(
     ['GET /v1/admin/users/invites', query],
@@ -224,13 +226,25 @@ function Invites() {
     <Badge tone={row.status === 'pending' ? 'warn' : row.status === 'accepted' ? 'ok' : 'quiet'}>{t(row.status)}</Badge>
   );
   const acts = (row: Invited) =>
-    row.status === 'pending' && can('organisation_users.delete') ? (
-      <button type="button" className="button small" onClick={() => cancel.mutate({ path: { inviteId: row.id } })}>
-        {t('Cancel')}{' '}
-        <span className="visually-hidden" translate="no">
-          {row.email}
-        </span>
-      </button>
+    row.status === 'pending' ? (
+      <span className="row">
+        {can('organisation_users.create') && (
+          <button type="button" className="button small" onClick={() => setAgain(row)}>
+            {t('New link')}{' '}
+            <span className="visually-hidden" translate="no">
+              {row.email}
+            </span>
+          </button>
+        )}
+        {can('organisation_users.delete') && (
+          <button type="button" className="button small" onClick={() => cancel.mutate({ path: { inviteId: row.id } })}>
+            {t('Cancel')}{' '}
+            <span className="visually-hidden" translate="no">
+              {row.email}
+            </span>
+          </button>
+        )}
+      </span>
     ) : null;
   const columns: Column<Invited>[] = [
     { id: 'email', header: t('E-mail address'), grow: true, cell: (row) => row.email },
@@ -278,6 +292,7 @@ function Invites() {
           />
         </>
       )}
+      {again !== null && <NewLink invite={again} onClose={() => setAgain(null)} />}
     </>
   );
 }

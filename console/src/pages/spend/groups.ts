@@ -17,7 +17,8 @@ export interface Group {
 export const GROUPS: readonly [Group, ...Group[]] = [
   { id: 'workspace', label: 'Workspace', field: 'workspace', name: 'workspace_name', filter: 'ws' },
   { id: 'model', label: 'Model', field: 'model', filter: 'ai_model' },
-  { id: 'provider', label: 'Provider', field: 'provider', filter: null },
+  // The list by `provider` leaves out requests that none got, and the rows would not add up.
+  { id: 'ai_service', label: 'Provider', field: 'ai_service', filter: null },
   { id: 'api_key', label: 'API key', field: 'api_key', name: 'api_key_name', filter: 'api_key_ids' },
   { id: 'user', label: 'User', field: 'user_id', name: 'user_name', filter: 'user_ids' },
   { id: 'operation', label: 'Operation', field: 'operation', filter: 'operation' },

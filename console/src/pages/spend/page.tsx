@@ -2,7 +2,7 @@
 import { Download } from 'lucide-react';
 import type { Operations } from '../../../types/api.ts';
 import { useApi } from '../../api/queries.ts';
-import { bucketName, count, dollars, percent, zoneName } from '../../app/format.ts';
+import { bucketName, count, date, dollars, percent, zoneName } from '../../app/format.ts';
 import { t } from '../../app/i18n.ts';
 import { type Range, useRange, useReach, useUrl, useZone } from '../../shell/url-state.ts';
 import { BarChart } from '../../ui/chart.tsx';
@@ -14,6 +14,7 @@ import { Empty, Failure, Loading } from '../../ui/states.tsx';
 import { type Column, ListFooter, ListTable } from '../../ui/table.tsx';
 import { csvOf } from './csv.ts';
 import { GROUPS, type Group, nameOf, type Row } from './groups.ts';
+import { atThisPace, endOfMonth, monthBefore } from './month.ts';
 
 type GroupBy = Operations['GET /v1/analytics/groups/{groupBy}']['input']['path']['groupBy'];
 type Reach = { workspace_id: string } | { all_workspaces: true };
@@ -111,7 +112,7 @@ function Explore({ range, reach }: { range: Range; reach: Reach }) {
       {data && (
         <>
           <Refreshing on={isFetching} />
-          <Summary summary={data.summary} approximate={data.approximate} />
+          <Summary summary={data.summary} range={range} reach={reach} apiKey={key} />
           {data.data.length === 0 ? (
             <Empty title={t('No request in this range.')}>
               <button type="button" className="button" onClick={() => set({ range: '30d', from: null, to: null })}>
@@ -137,15 +138,20 @@ function Explore({ range, reach }: { range: Range; reach: Reach }) {
 
 function Summary(props: {
   summary: { requests: number; cost_micros?: number; unpriced_requests?: number; total_tokens?: number };
-  approximate: string[] | undefined;
+  range: Range;
+  reach: Reach;
+  apiKey: string;
 }) {
-  const { requests, cost_micros = 0, unpriced_requests = 0, total_tokens = 0 } = props.summary;
+  const { summary, range, reach, apiKey } = props;
+  const { requests, cost_micros = 0, unpriced_requests = 0, total_tokens = 0 } = summary;
   return (
     <dl className="tiles">
       <div className="tile">
         <dt>{t('Spend in this range')}</dt>
         <dd className="figure">{dollars(cost_micros)}</dd>
+        {range.name === 'month' && <LastMonth range={range} reach={reach} apiKey={apiKey} />}
       </div>
+      {range.name === 'month' && <AtThisPace micros={cost_micros} range={range} />}
       <div className="tile">
         <dt>{t('Requests')}</dt>
         <dd className="figure">{count(requests)}</dd>
@@ -161,6 +167,34 @@ function Summary(props: {
       </div>
     </dl>
   );
+}
+
+/** Where the month ends when its rest goes like its begin. */
+function AtThisPace({ micros, range }: { micros: number; range: Range }) {
+  const end = endOfMonth(range.from);
+  return (
+    <div className="tile">
+      <dt>{t('At this pace')}</dt>
+      <dd className="figure">{dollars(atThisPace(micros, range))}</dd>
+      <dd className="muted">{t('by the end of {day} UTC', { day: date(new Date(end - 1), 'utc') })}</dd>
+    </div>
+  );
+}
+
+function LastMonth({ range, reach, apiKey }: { range: Range; reach: Reach; apiKey: string }) {
+  const { data } = useApi('GET /v1/analytics/groups/{groupBy}', {
+    path: { groupBy: 'operation' },
+    query: {
+      ...reach,
+      ...(apiKey && { api_key_ids: apiKey }),
+      columns: 'cost',
+      page_size: 1,
+      time_of_generation_min: monthBefore(range.from),
+      time_of_generation_max: range.from,
+    },
+  });
+  if (!data) return null;
+  return <dd className="muted">{t('last month {sum}', { sum: dollars(data.summary.cost_micros ?? 0) })}</dd>;
 }
 
 function Chart({ query }: { query: Reach & { time_of_generation_min: string; time_of_generation_max: string } }) {

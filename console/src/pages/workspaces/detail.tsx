@@ -35,7 +35,12 @@ export function Page() {
           <Failure error={error} onRetry={() => void refetch()} />
         </>
       )}
-      {!data && !error && <Loading what={t('the workspace')} />}
+      {!data && !error && (
+        <>
+          <PageHead title={t('Workspace')} />
+          <Loading what={t('the workspace')} />
+        </>
+      )}
       {data && <Shown workspace={data} />}
     </>
   );

@@ -1,5 +1,6 @@
 /** The audit log of an organisation: `GET /audit-logs`. */
 import { z } from 'zod';
+import type { Principal } from '../../auth/principal.ts';
 import { SluiceError } from '../../kernel/errors.ts';
 import type { TenantTx, Where } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
@@ -9,7 +10,14 @@ import type { Resource } from '../define.ts';
 import { isUuid, queryInteger, reference, tenantFields } from '../fields.ts';
 import { pageFields, pageOf } from '../kinds/lists.ts';
 import { action } from '../resource.ts';
+import { afterCommit, Service } from '../services.ts';
 import { resourceType } from './chain.ts';
+import { explainFinding, type Verified } from './verify.ts';
+
+/** Follows the chain of an organisation's log; stops when `signal` is aborted. */
+export const AUDIT_CHECK = new Service<(organisationId: string, signal: AbortSignal) => Promise<Verified>>(
+  'check of the audit log',
+);
 
 const DEFAULT_PAGE_SIZE = 50;
 const METHODS = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
@@ -91,9 +99,7 @@ const list = action({
   writes: false,
   audit: null,
   run: async ({ query: asked, principal, tx }) => {
-    if (principal.workspaceId !== null) {
-      throw new SluiceError('forbidden', 'The audit log is the organisation’s: this needs an organisation key.');
-    }
+    organisationOnly(principal);
     const page = pageOf(asked, DEFAULT_PAGE_SIZE);
     const where = await conditions(tx, asked);
     const total = await tx.count('audit_log', { where });
@@ -112,6 +118,11 @@ const list = action({
     return { object: 'list' as const, total, records: await named(tx, rows) };
   },
 });
+
+function organisationOnly({ workspaceId }: Pick<Principal, 'workspaceId'>): void {
+  if (workspaceId === null) return;
+  throw new SluiceError('forbidden', 'The audit log is the organisation’s: this needs an organisation key.');
+}
 
 async function conditions(tx: TenantTx, asked: AuditQuery): Promise<Where<'audit_log'>> {
   const [start, end] = [toMillis(asked.start_time), toMillis(asked.end_time)];
@@ -184,4 +195,56 @@ function present(row: Row<'audit_log'>): Omit<z.input<typeof record>, 'actor_nam
   };
 }
 
-export const auditLogs: Resource = { actions: [list] };
+const verify = action({
+  id: 'audit-logs.verify',
+  method: 'POST',
+  path: '/audit-logs/verify',
+  summary: 'Verify the audit log',
+  description:
+    'Follows the chain of the organisation’s log from its first row, as `sluice audit verify` does, and says whether each row is ' +
+    'what Sluice wrote. Keep `last_hash` elsewhere: the hash of a row never changes. A process verifies one log at a time.',
+  tag: 'Audit logs',
+  auth: 'key_or_login',
+  scopes: ['audit_logs.list'],
+  tenant: 'none',
+  params: null,
+  query: null,
+  body: null,
+  response: z.object({
+    object: z.literal('audit_verification'),
+    valid: z.boolean(),
+    first_seq: z.int().describe('Place of the first row; more than 1 when older rows were removed after their time.'),
+    last_seq: z.int().describe('Place of the last good row; 0 without rows.'),
+    rows: z.int().describe('Good rows, up to the finding where there is one.'),
+    unchained: z.int().describe('Rows from before the chain, of which nothing can be said.'),
+    last_hash: z.string().nullable().describe('Of the last good row.'),
+    finding: z
+      .object({
+        kind: z.enum(['gap', 'altered', 'tail', 'head', 'unknown_key', 'anchor', 'unchained']),
+        message: z.string(),
+      })
+      .nullable()
+      .describe('The first thing that is wrong; rows behind it were not looked at.'),
+  }),
+  writes: false,
+  readOnly: true,
+  audit: null,
+  run: async ({ principal }) => {
+    organisationOnly(principal);
+    return afterCommit({ check: AUDIT_CHECK }, async ({ check, signal }) => {
+      const { begins, rows, unchained, last, finding } = await check(principal.organisationId, signal);
+      return {
+        object: 'audit_verification' as const,
+        valid: finding === null,
+        first_seq: begins,
+        last_seq: rows,
+        rows: rows - begins + 1,
+        unchained,
+        last_hash: last === '' ? null : last,
+        finding: finding === null ? null : { kind: finding.kind, message: explainFinding(finding) },
+      };
+    });
+  },
+});
+
+export const auditLogs: Resource = { actions: [list, verify] };

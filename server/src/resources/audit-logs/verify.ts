@@ -1,4 +1,5 @@
 /** Whether an organisation's audit log is what was written: the chain of `chain.ts`, followed from its first row. */
+import { SluiceError } from '../../kernel/errors.ts';
 import type { Tables } from '../../store/ports.ts';
 import type { Row } from '../../store/schema.ts';
 import type { Macs } from '../../store/vault.ts';
@@ -85,18 +86,23 @@ export interface Verified {
 /** Rows that are in memory at a time. */
 const PAGE = 200;
 
-/** Verifies one organisation's log in pages, each read in a snapshot, while others may write to it. */
+/**
+ * Verifies one organisation's log in pages, each read in a snapshot, while others may write to it. Rejects with the
+ * reason of `signal` between two pages.
+ */
 export async function verifyAudit(
   tables: Pick<Tables, 'systemRead'>,
   macs: Macs,
   organisationId: string,
+  signal?: AbortSignal,
 ): Promise<Verified> {
   const check = new ChainCheck(macs);
   const of = { organisation_id: organisationId };
   const anchor = await tables.systemRead((tx) => tx.find('audit_anchors', of));
   const begun = check.begin(anchor);
   const begins = check.seq + 1;
-  const chain = begun === null ? await followChain(tables, check, organisationId) : { began: null, finding: begun };
+  const chain =
+    begun === null ? await followChain(tables, check, organisationId, signal) : { began: null, finding: begun };
   const { unchained, late } = await tables.systemRead(async (tx) => {
     const where = { organisation_id: organisationId, seq: null };
     // Those from before the chain went before any row of it, so that behind an anchor there are none.
@@ -115,10 +121,12 @@ async function followChain(
   tables: Pick<Tables, 'systemRead'>,
   check: ChainCheck,
   organisationId: string,
+  signal: AbortSignal | undefined,
 ): Promise<{ readonly began: number | null; readonly finding: Finding | null }> {
   const where = { organisation_id: organisationId };
   let began: number | null = null;
   for (;;) {
+    signal?.throwIfAborted();
     // By windows of places: what comes after a place, in order, would be sorted anew for every page.
     const { rows, later, head } = await tables.systemRead(async (tx) => {
       const window = { gt: check.seq, lte: check.seq + PAGE };
@@ -136,4 +144,52 @@ async function followChain(
     if (later) return { began, finding: check.next(later) };
     if (rows.length < PAGE) return { began, finding: check.end(head) };
   }
+}
+
+/**
+ * The same as a service of a process. Following a log costs as much as it is long: `throttled` while another one is followed.
+ */
+export function auditCheck(
+  tables: Pick<Tables, 'systemRead'>,
+  macs: Macs,
+): (organisationId: string, signal: AbortSignal) => Promise<Verified> {
+  let busy = false;
+  return async (organisationId, signal) => {
+    if (busy) {
+      const message = 'Another audit log is being verified. Try again in a moment.';
+      throw new SluiceError('throttled', message, { retryAfter: 2 });
+    }
+    busy = true;
+    try {
+      return await verifyAudit(tables, macs, organisationId, signal);
+    } finally {
+      busy = false;
+    }
+  };
+}
+
+/** What is wrong, as a sentence. */
+export function explainFinding(finding: Finding): string {
+  switch (finding.kind) {
+    case 'gap':
+      return `${span(finding.from, finding.to)} missing.`;
+    case 'tail':
+      return `${span(finding.from, finding.to)} missing at the end.`;
+    case 'altered':
+      return `row ${finding.seq} (id ${finding.id}) is not what was written there.`;
+    case 'head':
+      return 'the record of the last row is missing, was changed, or is an old one; rows behind it may be missing.';
+    case 'anchor':
+      return `the record of where the log begins, row ${finding.seq + 1}, was changed; rows before it may be missing.`;
+    case 'unknown_key': {
+      const what = finding.seq === null ? 'the record of the last row' : `row ${finding.seq}`;
+      return `${what} was signed with master key ${finding.keyId}, which is not given; add it to SLUICE_MASTER_KEY again.`;
+    }
+    case 'unchained':
+      return `row with id ${finding.id} was not written by Sluice: it is no part of the chain and younger than its first row.`;
+  }
+}
+
+function span(from: number, to: number): string {
+  return from === to ? `row ${from} is` : `rows ${from} to ${to} are`;
 }
