@@ -10,6 +10,7 @@ export const SMALL: ReadonlySet<string> = new Set([
   'operator_keys',
   'data_keys',
   'audit_heads',
+  'audit_anchors',
 ]);
 
 /** Indexes of a handful of rows: what waits to be done soon. */
