@@ -21,7 +21,7 @@ export interface Feedback {
 export interface GuardrailActions {
   /** A failing guardrail refuses (446); without it the answer says so (246). */
   deny: boolean;
-  /** Runs beside the request, and only the record tells. */
+  /** Runs in parallel with the request: its result is in the log only. */
   async?: boolean;
   /** Checks run one after the other, and the first that fails ends it. */
   sequential?: boolean;

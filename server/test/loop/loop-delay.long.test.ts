@@ -108,6 +108,7 @@ const cases: LoopCase[] = [
         event(CHUNK),
         picture(5 * MB),
         picture(5 * MB),
+        picture(5 * MB),
         event(CHUNK.replace('{}', '{},"finish_reason":"stop"')),
         event('[DONE]'),
       ],

@@ -37,7 +37,7 @@ const made = await server.admin(
 );
 const other = made.body as { workspace_id: string; admin_api_key: string; workspace_api_key: string };
 const { workspace_id } = other;
-for (const id of ['openai', 'anthropic', 'google']) {
+for (const id of ['openai', 'anthropic', 'google', 'together-ai']) {
   const integration = { name: id, slug: id, ai_provider_id: id, key: 'sk-other', workspace_id };
   const given = { ...integration, create_default_provider: false, configurations: { custom_host: host } };
   await server.admin('POST', '/integrations', given, other.admin_api_key);
