@@ -137,7 +137,8 @@ export async function consoleServer(options: {
   const counters = memoryCounters({ clock });
   const desk = { counters, local: counters, clock, log: silentLog };
   const mails = options.post === undefined ? null : new LimitedMails({ ...desk, post: options.post });
-  const app = Fastify();
+  // A browser opens connections ahead of requests; the server would wait 72 s for those at its end.
+  const app = Fastify({ forceCloseConnections: true });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
   const tryRequest: ConsoleDeps['tryRequest'] = (_request, reply, principal, body) => {
