@@ -58,7 +58,10 @@ describe.skipIf(browser.context === null)(TITLE, () => {
     paths.push(`/providers/${account.slug}`);
     const config = await put('POST', '/configs', {
       ...{ name: name(2), workspace_id },
-      config: { targets: [{ name: name(0), provider: '@sandbox', override_params: { model: name(2) } }] },
+      config: {
+        strategy: { mode: 'fallback' },
+        targets: [{ provider: '@sandbox', override_params: { model: name(2) } }],
+      },
     });
     paths.push(`/routing/${config.slug}`, `/routing/${config.slug}?tab=json`);
     const metadata = JSON.stringify({ team: NAME.slice(0, 100), _user: '<svg/onload=window.pwned=1>' });
