@@ -102,10 +102,11 @@ describe.skipIf(!withBrowser)(pagesTitle('Providers'), () => {
     await sharing.getByRole('button', { name: /^Stop sharing/ }).click();
     await sharing.getByText('closed').waitFor();
     const access = async () => (await server.admin('GET', `/integrations/${slug}`)).body.workspace_count;
-    expect(await access()).toBe(0);
+    // The page says it at once; the server a moment later.
+    await expect.poll(access, { timeout: 20_000 }).toBe(0);
     await sharing.getByRole('button', { name: /^Share/ }).click();
     await sharing.getByText('may use it', { exact: true }).waitFor();
-    expect(await access()).toBe(1);
+    await expect.poll(access, { timeout: 20_000 }).toBe(1);
     await page.getByRole('button', { name: 'Delete' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByText(/would stop/).waitFor();

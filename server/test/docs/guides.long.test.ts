@@ -104,7 +104,7 @@ it.each(RUN)(
 );
 
 /** Guides whose first commands are run elsewhere: `nodes-guide.long.test.ts`, `cli.long.test.ts`, `otlp.test.ts`. */
-const ELSEWHERE = ['nodes.md', 'upgrades.md', 'telemetry.md', 'clickhouse.md'];
+const ELSEWHERE = ['console.md', 'nodes.md', 'upgrades.md', 'telemetry.md', 'clickhouse.md'];
 
 it.each(
   readdirSync(GUIDES).filter(
