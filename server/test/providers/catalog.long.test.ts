@@ -3,7 +3,7 @@
  * answered, what it does not serve is refused and sent nowhere, its usage is read, its errors are told, and its streams end
  * as they should. Generated from the catalog and the fixtures: a provider that is added is here by itself.
  */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { OPERATIONS, type OperationId } from '../../src/operations/operation.ts';
 import { bindingFor } from '../../src/providers/binding.ts';
 import { PROVIDERS } from '../../src/providers/catalog.ts';
@@ -263,18 +263,21 @@ describe.each(ALL.map((provider) => [provider.id, provider] as const))('%s', (id
   describe('chat', () => {
     const { usage, recorded, placed } = usageRow(id);
     const streamed = { body: { ...bodyFor('chat'), stream: true } };
+    // A record is written after the answer, on a busy machine a moment later.
+    const newest = (fields: Fields) =>
+      vi.waitFor(async () => expect((await server.records())[0]).toMatchObject(fields), { timeout: 10_000 });
 
     it('is recorded with what it used, whole and as a stream', async () => {
       upstream.answer = (_request, response) => sendJson(response, 200, { ...ANSWERS.chat, usage });
       expect((await send(id, 'chat', {})).status).toBe(200);
-      expect((await server.records())[0]).toMatchObject({ provider: id, usage: recorded });
+      await newest({ provider: id, usage: recorded });
       const last = { ...chunk({}, 'stop'), ...(placed?.(usage) ?? { usage }) };
       upstream.answer = (_request, response) =>
         sendStream(response, [event(chunk({ role: 'assistant', content: 'Hi' })), event(last), event('[DONE]')]);
       const text = await (await send(id, 'chat', streamed)).text();
       expect(text).toContain('"Hi"');
       expect(text).toContain('[DONE]');
-      expect((await server.records())[0]).toMatchObject({ provider: id, usage: recorded });
+      await newest({ provider: id, usage: recorded });
     });
 
     const BREAKS: readonly (readonly [string, readonly string[], boolean])[] = [
