@@ -19,27 +19,34 @@ import { stripVTControlCharacters } from 'node:util';
 
 const folder = path.dirname(fileURLToPath(import.meta.url));
 const STAMP = '.stamp';
+/** Reads the TypeScript of the settings as it is. */
+const OLDEST_NODE = 24;
 
-/** SHA-256 over everything the bundle is made from: sources, settings, and the versions in the lockfile. */
+/** SHA-256 over everything the bundle is made from: sources, guides, settings, and the versions in the lockfile. */
 export function sourceHash(root = folder) {
   const hash = createHash('sha256');
-  const files = ['index.html', 'package.json', 'reference.ts', 'tsconfig.json', 'vite.config.ts'];
+  const files = ['guides.ts', 'index.html', 'package.json', 'reference.ts', 'tsconfig.json', 'vite.config.ts'];
   for (const entry of readdirSync(path.join(root, 'src'), { recursive: true, withFileTypes: true })) {
     if (entry.isFile() && !/\.test\.tsx?$/.test(entry.name)) {
       files.push(path.relative(root, path.join(entry.parentPath, entry.name)));
     }
   }
+  const repository = path.join(root, '..');
+  for (const name of ['README.md', 'docs/glossary.md', 'docs/guardrail-coverage.md', 'docs/limit-coverage.md'])
+    if (existsSync(path.join(repository, name))) files.push(path.join('..', name));
+  const guides = path.join(repository, 'docs', 'guides');
+  if (existsSync(guides)) files.push(...readdirSync(guides).map((name) => path.join('..', 'docs', 'guides', name)));
   const names = files.map((name) => name.split(path.sep).join('/')).sort();
   for (const name of names)
     hash
       .update(`${name}\0`)
       .update(readFileSync(path.join(root, name)))
       .update('\0');
-  const lock = path.join(root, '..', 'package-lock.json');
+  const lock = path.join(repository, 'package-lock.json');
   if (existsSync(lock)) {
     const { packages = {} } = JSON.parse(readFileSync(lock, 'utf8'));
     const built = ['react', 'react-dom', 'vite', 'wouter', '@tanstack/react-query', '@tanstack/react-virtual'];
-    for (const name of [...built, 'lucide-react', '@scalar/fastify-api-reference'])
+    for (const name of [...built, 'lucide-react', 'marked', '@scalar/fastify-api-reference'])
       hash.update(`${packages[`node_modules/${name}`]?.version}\0`);
   }
   return hash.digest('hex');
@@ -65,7 +72,7 @@ export function mayBeBuilt(root = folder) {
  * is built: such an installation brings its build along. Answers what happened: `current`, `built`, `kept` (an older build
  * stays) or `missing` (there is none). Never throws.
  */
-export async function ensureBuilt(root = folder, say = console.error) {
+export async function ensureBuilt(root = folder, say = console.error, node = process.versions.node) {
   const dist = path.join(root, 'dist');
   const built = existsSync(path.join(dist, 'index.html'));
   let staging = null;
@@ -79,6 +86,13 @@ export async function ensureBuilt(root = folder, say = console.error) {
       const reason = production ? 'NODE_ENV is production' : 'Vite is not installed';
       say(`Sluice starts without its console: it is not built, and ${reason} (npm ci && npm run console builds it).`);
       return 'missing';
+    }
+    if (Number.parseInt(node, 10) < OLDEST_NODE) {
+      const what = built ? 'An older build of the console is served' : 'Sluice starts without its console';
+      say(
+        `${what}: building it needs Node.js ${OLDEST_NODE} or newer, and this is ${node} (npm run console brings its own).`,
+      );
+      return built ? 'kept' : 'missing';
     }
     say(`Building the console: ${built ? 'its sources have changed' : 'it was not built yet'}.`);
     const stamp = sourceHash(root);

@@ -1,6 +1,6 @@
 /**
- * The API reference: `/openapi.json`, and a page at `/docs/` that needs nothing from outside this server. The page is
- * built with the console (`console/reference.ts`): its library has 25 MB, of which a server needs one script.
+ * The API reference: `/openapi.json`, and a page at `/docs/` that needs nothing from outside this server. Beside it are the
+ * guides, at `/docs/guides/`. Both are built with the console (`console/reference.ts`): its library has 25 MB, of which a server needs one script.
  */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -16,10 +16,14 @@ export const DOCS_ROUTES = [
   ['GET', '/openapi.json'],
   ['GET', '/docs'],
   ['GET', '/docs/'],
-  ['GET', '/docs/js/scalar.js'],
+  ['GET', '/docs/guides'],
+  ['GET', '/docs/guides/'],
+  ['GET', '/docs/guides/:name'],
+  ['GET', '/docs/js/:file'],
 ] as const;
 
-const SCRIPT = 'scalar.js';
+/** What the pages load. */
+const FILES: readonly string[] = ['scalar.js', 'reference.js', 'guides.js', 'guides.css'];
 
 const NOT_BUILT = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Sluice API</title>
 <h1>The API reference is not built</h1>
@@ -69,12 +73,27 @@ export function registerDocs(
       .type('text/html; charset=utf-8')
       .send(html);
   });
-  route('/docs/js/scalar.js', async (request, reply) => {
-    if (!existsSync(path.join(folder, SCRIPT))) return reply.callNotFound();
-    reply.header('cache-control', 'public, max-age=86400');
-    return sendBuilt(request, reply, folder, SCRIPT);
+  route('/docs/js/:file', async (request, reply) => {
+    const { file } = request.params as { file: string };
+    if (!FILES.includes(file) || !existsSync(path.join(folder, file))) return reply.callNotFound();
+    // Only the large one changes with its library alone.
+    reply.header('cache-control', file === 'scalar.js' ? 'public, max-age=86400' : 'no-cache');
+    return sendBuilt(request, reply, folder, file);
   });
+  const guide = async (request: FastifyRequest, reply: FastifyReply, name: string) => {
+    const built = path.join(folder, 'guides');
+    if (!/^[a-z0-9-]+$/.test(name) || !existsSync(path.join(built, `${name}.html`))) return reply.callNotFound();
+    reply.headers({ 'content-security-policy': GUIDE_POLICY, 'cache-control': 'no-cache' });
+    return sendBuilt(request, reply, built, `${name}.html`);
+  };
+  route('/docs/guides', (_request, reply) => reply.redirect('/docs/guides/', 302));
+  route('/docs/guides/', (request, reply) => guide(request, reply, 'index'));
+  route('/docs/guides/:name', (request, reply) => guide(request, reply, (request.params as { name: string }).name));
 }
+
+/** The guides have their scripts and styles in files. */
+const GUIDE_POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /** Only our own script and the page's inline one, named by its hash; nothing is fetched from elsewhere. */
 function policy(html: string): string {

@@ -18,7 +18,8 @@ export function dataPlanePaths(): JsonObject {
 }
 
 const DRY_RUN: JsonObject = {
-  schema: { enum: ['true', 'false'] },
+  // The page of the reference proposes the first.
+  schema: { enum: ['false', 'true'] },
   description:
     'With `true` nothing is called or charged: the answer is the object of `GET /logs/{logId}/decision`, with the request that would be sent.',
 };
@@ -45,6 +46,7 @@ function describe(operation: Operation): JsonObject {
           type: 'object',
           properties: { model: { type: 'string' }, ...(operation.streams ? { stream: { type: 'boolean' } } : {}) },
         };
+  const example = operation.sample === null ? {} : { example: operation.sample as JsonObject };
   return {
     operationId: `inference.${operation.id}`,
     tags: ['Inference'],
@@ -61,7 +63,9 @@ function describe(operation: Operation): JsonObject {
       })),
       ...(operation.signIn ? [WORKSPACE_PARAMETER] : []),
     ],
-    ...(operation.body === 'none' ? {} : { requestBody: { required: true, content: { [media]: { schema } } } }),
+    ...(operation.body === 'none'
+      ? {}
+      : { requestBody: { required: true, content: { [media]: { schema, ...example } } } }),
     responses: {
       '200': { description: 'The answer of the provider, streamed when `stream` is true.' },
       default: { description: 'An error in the shape of the route.' },

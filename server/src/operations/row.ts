@@ -43,6 +43,8 @@ export interface OperationRow {
   readonly conventionName: 'chat' | 'text_completion' | 'embeddings' | null;
   /** Summary in the OpenAPI document. */
   readonly title: string;
+  /** The body of the example in the OpenAPI document, which the sandbox answers. */
+  readonly sample: Readonly<Record<string, unknown>> | null;
   /** Clients of Azure OpenAI also send it to `/v1/deployments/:deployment`, where the deployment is the model. */
   readonly deployed: boolean;
   /** Sluice may answer it from its own catalogue of models. */

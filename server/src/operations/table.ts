@@ -16,6 +16,7 @@ const MODEL_CALL = {
   sends: 'text',
   owned: 'body',
   conventionName: null,
+  sample: null,
 } as const satisfies Partial<OperationRow>;
 
 /** What reads of models and of stored responses share, and their deletion. */
@@ -31,6 +32,7 @@ const READ = {
   cached: false,
   creates: null,
   conventionName: null,
+  sample: null,
 } as const satisfies Partial<OperationRow>;
 
 /** What files, batches and fine-tuning jobs share: `training/` answers them and keeps who owns what. */
@@ -49,6 +51,7 @@ const JOB = {
   owned: 'ledger',
   creates: null,
   conventionName: null,
+  sample: null,
 } as const satisfies Partial<OperationRow>;
 
 /** What reads of files, batches and jobs share, beside that. */
@@ -59,6 +62,7 @@ const JOB_READ = {
   limitClass: 'reads',
   beginsWork: false,
   sends: 'nothing',
+  sample: null,
 } as const satisfies Partial<OperationRow>;
 
 export const ROWS = {
@@ -73,6 +77,7 @@ export const ROWS = {
     requestType: 'chatComplete',
     conventionName: 'chat',
     title: 'Create a chat completion',
+    sample: { model: '@sandbox/echo', messages: [{ role: 'user', content: 'Hello' }] },
     deployed: true,
     free: false,
     gives: 'text',
@@ -124,6 +129,7 @@ export const ROWS = {
     requestType: 'messages',
     conventionName: 'chat',
     title: 'Create a message (Anthropic shape)',
+    sample: { model: '@sandbox/echo', max_tokens: 100, messages: [{ role: 'user', content: 'Hello' }] },
     deployed: false,
     free: false,
     gives: 'text',
@@ -157,6 +163,7 @@ export const ROWS = {
     requestType: 'createModelResponse',
     conventionName: 'chat',
     title: 'Create a response (Responses shape)',
+    sample: { model: '@sandbox/echo', input: 'Hello' },
     deployed: false,
     free: false,
     gives: 'text',
@@ -561,6 +568,7 @@ export const ROWS = {
     requestType: 'proxy',
     conventionName: null,
     title: 'Pass a request through to the provider',
+    sample: null,
     deployed: false,
     catalogue: false,
     readScopes: NO_SCOPES,

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -34,7 +34,7 @@ afterAll(async () => {
 describe('the API reference', () => {
   it('serves the document and the page without a credential', async () => {
     for (const [, path] of DOCS_ROUTES) {
-      const answer = await fetch(`${origin}${path}`);
+      const answer = await fetch(`${origin}${path.replace(':name', 'limits').replace(':file', 'scalar.js')}`);
       expect(answer.status, path).toBe(200);
       expect(answer.headers.get('x-content-type-options')).toBe('nosniff');
       await answer.arrayBuffer();
@@ -80,9 +80,35 @@ describe('the API reference', () => {
     expect([page.statusCode, page.headers['content-type']]).toEqual([503, 'text/html; charset=utf-8']);
     expect(page.body).toContain('<a href="/openapi.json">');
     expect(page.body).toContain('npm run console');
-    expect((await bare.inject('/docs/js/scalar.js')).statusCode).toBe(404);
+    for (const path of ['/docs/js/scalar.js', '/docs/guides/', '/docs/guides/limits'])
+      expect((await bare.inject(path)).statusCode, path).toBe(404);
     expect((await bare.inject('/openapi.json')).statusCode).toBe(200);
     await bare.close();
+  });
+
+  it('serves the guides, whose links lead to guides and headings that exist, and no other file', async () => {
+    const pages = new Map<string, string>();
+    const load = async (path: string) => {
+      const page = await app.inject(path);
+      expect([path, page.statusCode]).toEqual([path, 200]);
+      expect(page.headers['content-security-policy']).not.toContain('unsafe');
+      pages.set(path, page.body);
+    };
+    await load('/docs/guides/');
+    const listed = [...(pages.get('/docs/guides/') ?? '').matchAll(/<li data-words[^>]*><a href="([^"]+)"/g)];
+    for (const [, path = ''] of listed) await load(path);
+    for (const file of readdirSync(new URL('../../../docs/guides', import.meta.url)))
+      expect([...pages.keys()]).toContain(`/docs/guides/${file.replace('.md', '')}`);
+    for (const [path, html] of pages) {
+      for (const [, link = ''] of html.matchAll(/href="([/#][^"]*)"/g)) {
+        const [target = '', anchor] = link.split('#');
+        const page = pages.get(target === '' ? path : target);
+        if (target.startsWith('/docs/guides/')) expect(page, `${path} leads to ${link}`).toBeDefined();
+        if (page !== undefined && anchor !== undefined) expect(page, link).toContain(`id="${anchor}"`);
+      }
+    }
+    for (const path of ['/docs/guides/none', '/docs/guides/..%2Findex', '/docs/guides/Limits', '/docs/js/index.html'])
+      expect([path, (await app.inject(path)).statusCode]).toEqual([path, 404]);
   });
 
   it('works offline: the page renders and asks no other host for anything', async (context) => {
