@@ -14,7 +14,15 @@ afterEach(() => {
 function copy(): string {
   const root = mkdtempSync(path.join(tmpdir(), 'sluice-console-'));
   made.push(root);
-  for (const name of ['index.html', 'package.json', 'reference.ts', 'tsconfig.json', 'vite.config.ts', 'src']) {
+  for (const name of [
+    'guides.ts',
+    'index.html',
+    'package.json',
+    'reference.ts',
+    'tsconfig.json',
+    'vite.config.ts',
+    'src',
+  ]) {
     cpSync(path.join(import.meta.dirname, name), path.join(root, name), { recursive: true });
   }
   return root;
@@ -36,7 +44,7 @@ test('a missing or outdated console is built, a current one is left alone', asyn
     '<div id="root"></div><script type="module" src="/src/main.ts"></script>',
   );
   writeFileSync(path.join(root, 'package.json'), '{"type":"module"}');
-  writeFileSync(path.join(root, 'reference.ts'), 'export {};\n');
+  for (const name of ['guides.ts', 'reference.ts']) writeFileSync(path.join(root, name), 'export {};\n');
   writeFileSync(path.join(root, 'tsconfig.json'), '{}');
   writeFileSync(path.join(root, 'vite.config.ts'), 'export default {};\n');
   mkdirSync(path.join(root, 'src'));
@@ -114,6 +122,14 @@ test('in production nothing is built, and what is there is served', async () => 
   } finally {
     process.env.NODE_ENV = before;
   }
+});
+
+test('an old Node.js builds nothing and says which one is needed', async () => {
+  const root = copy();
+  said.length = 0;
+  expect(await ensureBuilt(root, say, '20.20.2')).toBe('missing');
+  expect(said).toEqual([expect.stringMatching(/needs Node\.js 24 or newer, and this is 20\.20\.2 \(npm run console/)]);
+  expect(existsSync(path.join(root, 'dist'))).toBe(false);
 });
 
 test('a folder that cannot be written to stops nothing', async () => {

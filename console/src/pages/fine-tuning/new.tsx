@@ -78,6 +78,7 @@ export function Page() {
       {(control) => (
         <input
           {...control}
+          aria-required={name === 'model' || name === 'suffix'}
           type="text"
           autoComplete="off"
           spellCheck={false}
@@ -111,8 +112,8 @@ export function Page() {
                 </select>
               )}
             </Field>
-            {text('model', model, setModel, t('As the provider names it; in the sandbox: echo.'))}
-            {text('suffix', suffix, setSuffix, t('A part of the name of the new model.'))}
+            {text('model', model, setModel, t('Required. As the provider names it; in the sandbox: echo.'))}
+            {text('suffix', suffix, setSuffix, t('Required. A part of the name of the new model.'))}
           </Card>
           <Card title={t('3. Parameters')} id="parameters">
             {text(
@@ -174,7 +175,7 @@ function FileField({ name, label, param }: { name: string; label: string; param:
   const file = id === '' ? undefined : own.data;
   return (
     <>
-      <Field name={name} label={label} help={param === 'valid' ? t('Can be left out.') : undefined}>
+      <Field name={name} label={label} help={param === 'valid' ? t('Can be left out.') : t('Required.')}>
         {(control) => (
           <select {...control} value={id} onChange={(event) => set({ [param]: event.target.value || null })}>
             <option value="">{t('No file')}</option>
