@@ -5,6 +5,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { isCurrent } from '../../../console/ensure-built.mjs';
 import { launchBrowser } from '../support/browser.ts';
+import { PATHS } from '../support/console-walk.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -13,52 +14,6 @@ const TITLE = `pages of the console${browser.context ? '' : ` (skipped: ${browse
 
 /** The end of a list of requests, however many there are: reading files and jobs in the console leaves records too. */
 const ALL = /1–\d+ of \d+/;
-
-const PATHS = [
-  ['/', 'Overview'],
-  ['/requests', 'Requests'],
-  ['/requests?outcome=aborted', 'Requests'],
-  ['/requests?cols=workspace,error,metadata.team', 'Requests'],
-  ['/requests/compare', 'Compare requests'],
-  ['/denials', 'Denials'],
-  ['/denials?status_code=403', 'Denials'],
-  ['/spend?group=workspace&and=model', 'Spend'],
-  ['/playground', 'Playground'],
-  ['/playground?panes=2', 'Playground'],
-  ['/connect', 'Connect'],
-  ['/connect?client=codex', 'Connect'],
-  ['/fine-tuning', 'Fine-tuning'],
-  ['/fine-tuning/new', 'New fine-tuning job'],
-  ['/fine-tuning/ftjob-missing', 'Fine-tuning job'],
-  ['/batches', 'Batches'],
-  ['/batches/batch-missing', 'Batch'],
-  ['/files', 'Files'],
-  ['/files/gw_file_00000000-0000-7000-8000-000000000000', 'File'],
-  ['/keys', 'API keys'],
-  ['/limits', 'Budgets & limits'],
-  ['/limits?view=mine', 'Budgets & limits'],
-  ['/workspaces', 'Workspaces'],
-  ['/workspaces/01890000-0000-7000-8000-000000000000', 'Workspace'],
-  ['/models', 'Models'],
-  ['/models?tab=unpriced', 'Models'],
-  ['/routing', 'Routing'],
-  ['/routing/new', 'New config'],
-  ['/routing/missing', 'Config'],
-  ['/guardrails', 'Guardrails'],
-  ['/guardrails/new', 'New guardrail'],
-  ['/guardrails/01890000-0000-7000-8000-000000000000', 'Guardrail'],
-  ['/providers', 'Providers'],
-  ['/providers/sandbox', 'Sandbox'],
-  ['/providers/missing', 'Account'],
-  ['/people', 'People'],
-  ['/people?tab=invites', 'People'],
-  ['/audit', 'Audit'],
-  ['/me', 'Me'],
-  ['/account', 'Your account'],
-  ['/settings', 'Settings'],
-  ['/keys/01890000-0000-7000-8000-000000000000', 'API key'],
-  ['/nothing/here', 'Not found or not visible to you'],
-] as const;
 
 describe.skipIf(browser.context === null)(TITLE, () => {
   let server: TestServer;

@@ -194,6 +194,25 @@ describe.skipIf(browser.context === null)(TITLE, () => {
       expect(hands.actions).toBe(3);
     });
 
+    test('who is on call sees whether it is the provider: how its account did in a day, one action', async () => {
+      const hands = new Hands(page, way);
+      const begun = performance.now();
+      if (way === 'mouse') await hands.go('Providers', '');
+      else {
+        await page.keyboard.press('Control+k');
+        await page.getByRole('combobox', { name: 'Search pages, objects and ids' }).waitFor();
+        await page.keyboard.insertText('Providers');
+        await page.getByRole('option', { name: 'Providers' }).first().waitFor();
+        await hands.keys('Enter');
+      }
+      const row = page.getByRole('table', { name: 'Accounts' }).getByRole('row', { name: /Sandbox/ });
+      await row.getByText(/^\d[\d.]* %$/).waitFor();
+      const took = performance.now() - begun;
+      process.stdout.write(`on call, with the ${way}: ${hands.actions} action, ${Math.round(took)} ms\n`);
+      expect(took).toBeLessThan(10_000);
+      expect(hands.actions).toBe(1);
+    });
+
     test('an ML engineer checks the rows, sees the cost, starts the job and sees its curve and model', async () => {
       const hands = new Hands(page, way);
       await hands.go('Fine-tuning', 'f');

@@ -4,35 +4,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { isCurrent } from '../../../console/ensure-built.mjs';
 import { launchBrowser } from '../support/browser.ts';
 import { complaintsOf, looks, signedIn } from '../support/console-page.ts';
+import { LOADED as PATHS } from '../support/console-walk.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 
 const browser = await launchBrowser();
 const TITLE = `states of the console${browser.context ? '' : ` (skipped: ${browser.reason})`}`;
 
-/** Pages that show data of the API. */
-const PATHS = [
-  '/',
-  '/requests',
-  '/requests/01890000-0000-7000-8000-000000000000',
-  '/denials',
-  '/spend',
-  '/fine-tuning',
-  '/fine-tuning/ftjob-1',
-  '/batches',
-  '/batches/batch-1',
-  '/files',
-  '/files/gw_file_00000000-0000-7000-8000-000000000000',
-  '/keys',
-  '/keys/01890000-0000-7000-8000-000000000000',
-  '/limits',
-  '/workspaces',
-  '/workspaces/01890000-0000-7000-8000-000000000000',
-  '/people',
-  '/people?tab=invites',
-  '/audit',
-  '/settings',
-  '/me',
-] as const;
 /** Those that list: what an empty one says, and that no filter is to blame. */
 const LISTS = [
   ['/requests', 'No requests in this range.'],

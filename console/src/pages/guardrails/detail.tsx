@@ -30,13 +30,16 @@ export function Page() {
       <p className="crumb">
         <To path="/guardrails">← {t('Guardrails')}</To>
       </p>
-      {failure && !(data && catalogue.data) && (
+      {!(data && catalogue.data) && (
         <>
           <PageHead title={t('Guardrail')} />
-          <Failure error={failure} onRetry={() => void Promise.all([refetch(), catalogue.refetch()])} />
+          {failure ? (
+            <Failure error={failure} onRetry={() => void Promise.all([refetch(), catalogue.refetch()])} />
+          ) : (
+            <Loading what={t('the guardrail')} />
+          )}
         </>
       )}
-      {!failure && !(data && catalogue.data) && <Loading what={t('the guardrail')} />}
       {data && catalogue.data && <Shown key={data.version_id} guardrail={data} catalogue={catalogue.data.data} />}
     </>
   );

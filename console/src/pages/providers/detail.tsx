@@ -27,13 +27,12 @@ export function Page() {
       <p className="crumb">
         <To path="/providers">← {t('Providers')}</To>
       </p>
-      {error && !data && (
+      {!data && (
         <>
           <PageHead title={t('Account')} />
-          <Failure error={error} onRetry={() => void refetch()} />
+          {error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading what={t('the account')} />}
         </>
       )}
-      {!data && !error && <Loading what={t('the account')} />}
       {data && <Shown account={data} />}
     </>
   );

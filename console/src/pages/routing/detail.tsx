@@ -34,13 +34,12 @@ export function Page() {
       <p className="crumb">
         <To path="/routing">← {t('Routing')}</To>
       </p>
-      {error && !data && (
+      {!data && (
         <>
           <PageHead title={t('Config')} />
-          <Failure error={error} onRetry={() => void refetch()} />
+          {error ? <Failure error={error} onRetry={() => void refetch()} /> : <Loading what={t('the config')} />}
         </>
       )}
-      {!data && !error && <Loading what={t('the config')} />}
       {data && <Shown config={data} />}
     </>
   );
