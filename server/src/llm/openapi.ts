@@ -18,8 +18,9 @@ export function dataPlanePaths(): JsonObject {
 }
 
 const DRY_RUN: JsonObject = {
-  // The page of the reference proposes the first.
-  schema: { enum: ['false', 'true'] },
+  // What the page of the reference proposes.
+  schema: { enum: ['true', 'false'] },
+  example: 'false',
   description:
     'With `true` nothing is called or charged: the answer is the object of `GET /logs/{logId}/decision`, with the request that would be sent.',
 };
