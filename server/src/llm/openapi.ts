@@ -47,7 +47,8 @@ function describe(operation: Operation): JsonObject {
           type: 'object',
           properties: { model: { type: 'string' }, ...(operation.streams ? { stream: { type: 'boolean' } } : {}) },
         };
-  const example = operation.sample === null ? {} : { example: operation.sample as JsonObject };
+  const examples =
+    operation.sample === null ? {} : { examples: { sandbox: { value: operation.sample as JsonObject } } };
   return {
     operationId: `inference.${operation.id}`,
     tags: ['Inference'],
@@ -66,7 +67,7 @@ function describe(operation: Operation): JsonObject {
     ],
     ...(operation.body === 'none'
       ? {}
-      : { requestBody: { required: true, content: { [media]: { schema, ...example } } } }),
+      : { requestBody: { required: true, content: { [media]: { schema, ...examples } } } }),
     responses: {
       '200': { description: 'The answer of the provider, streamed when `stream` is true.' },
       default: { description: 'An error in the shape of the route.' },
