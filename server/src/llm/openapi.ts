@@ -47,8 +47,7 @@ function describe(operation: Operation): JsonObject {
           type: 'object',
           properties: { model: { type: 'string' }, ...(operation.streams ? { stream: { type: 'boolean' } } : {}) },
         };
-  const examples =
-    operation.sample === null ? {} : { examples: { sandbox: { value: operation.sample as JsonObject } } };
+  const examples = operation.sample === null ? {} : { examples: { first: { value: operation.sample as JsonObject } } };
   return {
     operationId: `inference.${operation.id}`,
     tags: ['Inference'],
