@@ -49,36 +49,60 @@ async function giveLease(tables: Tables, name: string, holder: string): Promise<
 export function startLeader(options: LeaderOptions): Closable {
   const { tables, clock, log, name, lead, everyMs } = options;
   const leaseMs = options.leaseMs ?? 30_000;
-  const holder = `${options.node}/${base62(12)}`;
   let closed = false;
   let timer: (() => void) | null = null;
   let renewal: (() => void) | null = null;
+  let lapse: (() => void) | null = null;
   let stop: AbortController | null = null;
   let turn: Promise<void> = Promise.resolve();
+  let renewing: Promise<void> = Promise.resolve();
 
-  async function renew(heldUntil: number): Promise<void> {
+  /**
+   * The lease is ours for as long as it was asked for, counted from before it was asked. Then another may have it, also while the
+   * store has not answered a renewal yet.
+   */
+  function hold(leading: AbortController, began: number): void {
+    lapse?.();
+    const leftMs = Math.max(0, began + leaseMs - clock.monotonic());
+    lapse = clock.after(leftMs, () => leading.abort(new Error('the lease has ended')));
+  }
+
+  function renewLater(leading: AbortController, holder: string): void {
+    renewal = clock.after(leaseMs / 3, () => {
+      renewing = renew(leading, holder);
+    });
+  }
+
+  async function renew(leading: AbortController, holder: string): Promise<void> {
     const began = clock.monotonic();
-    let until = heldUntil;
     try {
-      if (!(await takeLease(tables, name, holder, leaseMs))) return stop?.abort(new Error('the lease was lost'));
-      until = began + leaseMs;
+      const ours = await takeLease(tables, name, holder, leaseMs);
+      // It came too late: what it took is free for the next.
+      if (leading.signal.aborted) return ours ? await giveLease(tables, name, holder) : undefined;
+      if (!ours) return leading.abort(new Error('the lease was lost'));
+      hold(leading, began);
     } catch (error) {
       log.warn('a lease could not be renewed', { name, error: String(error) });
-      if (clock.monotonic() >= heldUntil) return stop?.abort(error);
     }
-    if (stop !== null && !stop.signal.aborted) renewal = clock.after(leaseMs / 3, () => void renew(until));
+    if (!leading.signal.aborted) renewLater(leading, holder);
   }
 
   async function once(): Promise<void> {
     const began = clock.monotonic();
-    if (!(await takeLease(tables, name, holder, leaseMs)) || closed) return;
-    stop = new AbortController();
-    renewal = clock.after(leaseMs / 3, () => void renew(began + leaseMs));
+    // Of this turn alone, so that a late renewal of an earlier one touches nothing of it.
+    const holder = `${options.node}/${base62(12)}`;
+    if (!(await takeLease(tables, name, holder, leaseMs))) return;
+    const leading = new AbortController();
     try {
-      await lead(stop.signal);
+      if (closed) return;
+      stop = leading;
+      hold(leading, began);
+      renewLater(leading, holder);
+      await lead(leading.signal);
     } finally {
       renewal?.();
-      stop.abort(new Error('the leader has finished'));
+      lapse?.();
+      leading.abort(new Error('the leader has finished'));
       stop = null;
       await giveLease(tables, name, holder);
     }
@@ -101,7 +125,7 @@ export function startLeader(options: LeaderOptions): Closable {
       timer?.();
       stop?.abort(new Error('the process is stopping'));
       await turn;
-      if (stop !== null) await giveLease(tables, name, holder);
+      await renewing;
     },
   };
 }

@@ -36,6 +36,9 @@ async function filed(): Promise<void> {
 const listed = async () =>
   (await ok('GET', '/v1/logs?limit=200')).data.map(({ trace_id }: { trace_id: string }) => trace_id).sort();
 
+/** A node reads what the others filed a moment later than they did. */
+const lists = (traces: readonly string[]) => expect.poll(listed, { timeout: 20_000 }).toEqual(traces);
+
 const row = (id: string) => under.tables.systemRead((tx) => tx.find('log_erasures', { id }));
 
 /** Waits until no listed file has what is erased, and then until the files of before are gone. */
@@ -63,13 +66,13 @@ it('leaves nothing of an end user on any node or in the object store, and everyt
   // What is asked is copied to the disk of the node that answers.
   await expect.poll(listed, { timeout: 20_000 }).toHaveLength(6);
   const made = await ok('POST', '/v1/logs/erase', { end_user: canary });
-  expect(await listed()).toEqual(['stays-a', 'stays-b']);
+  await lists(['stays-a', 'stays-b']);
   expect((await under.placesOf(`${canary}-b1`)).length).toBeGreaterThan(0);
   under.work();
   const over = await done(made.id);
   expect(over).toMatchObject({ records: 4, bodies: 4, damaged_files: 0 });
   expect([...over.nodes].sort()).toEqual(['a', 'b']);
-  expect(await listed()).toEqual(['stays-a', 'stays-b']);
+  await lists(['stays-a', 'stays-b']);
   for (const node of ['a', 'b']) expect(await under.placesOf(`${canary}-${node}`)).toEqual([]);
   const read = await ok('GET', `/v1/logs/${foreign.id}`, undefined, theirs.admin_api_key);
   expect(read.request.body).toEqual({ text: `says ${canary}` });
@@ -79,7 +82,7 @@ it('leaves nothing of an end user on any node or in the object store, and everyt
   await under.pass(11 * MINUTES);
   await expect.poll(async () => (await row(other.id))?.status, { timeout: 30_000 }).toBe('done');
   expect(await under.placesOf(canary)).toEqual([]);
-  expect(await listed()).toEqual(['stays-a', 'stays-b']);
+  await lists(['stays-a', 'stays-b']);
 }, 180_000);
 
 it('goes on wherever keepers are killed, loses nothing else, and nothing comes back', async () => {
@@ -100,7 +103,7 @@ it('goes on wherever keepers are killed, loses nothing else, and nothing comes b
   await under.pass(2 * 60 * MINUTES);
   await under.done(made.id);
   expect(await under.placesOf(canary)).toEqual([]);
-  expect(await listed()).toEqual(['stays-a', 'stays-b']);
+  await lists(['stays-a', 'stays-b']);
 }, 180_000);
 
 it('is carried out by another node when the one that rewrites dies', async () => {
@@ -145,7 +148,7 @@ it('waits for a node that died with records on its disk, and takes these too whe
   back.work();
   const over = await done(made.id);
   expect(over.records).toBe(2);
-  expect(await listed()).toEqual([]);
+  await lists([]);
   expect(await under.placesOf(canary)).toEqual([]);
 }, 180_000);
 
@@ -174,7 +177,7 @@ it('waits no more for a node that was given up, which is refused while it may ru
   await rm(b.dir, { recursive: true });
   under.nodes.splice(under.nodes.indexOf(b), 1);
   expect((await done(made.id)).records).toBe(1);
-  expect(await listed()).toEqual(['stays']);
+  await lists(['stays']);
   expect(await under.placesOf(canary)).toEqual([]);
   expect(await under.tables.systemRead((tx) => tx.count('log_files', { where: { node: 'b', place: 'disk' } }))).toBe(0);
   for (const { organisation_id } of [under.admin.a, under.admin.b]) {
@@ -198,11 +201,11 @@ it('a node that was given up and starts again adds what its journal alone had, a
   const silent = { seen_at: Date.now() - 11 * MINUTES };
   await under.tables.systemWrite((tx) => tx.update('log_nodes', { node: 'b' }, silent));
   expect(await giveUpNode(under.tables, plainVault, 'b', true)).toMatchObject({ files: 0, records: 0 });
-  expect(await listed()).toEqual(['given-b', 'stays-a']);
+  await lists(['given-b', 'stays-a']);
   for (let starts = 0; starts < 2; starts++) {
     back = await under.restart(back);
     await back.keeper.flush();
-    await expect.poll(listed, { timeout: 20_000 }).toEqual(['given-b', 'late-b', 'stays-a']);
+    await lists(['given-b', 'late-b', 'stays-a']);
     // It is waited for like any other node again.
     expect(await under.tables.systemRead((tx) => tx.count('log_nodes', { where: { node: 'b' } }))).toBe(1);
     await back.kill();

@@ -246,8 +246,8 @@ it('one node is killed: the other serves, and the killed one brings its records 
     const { data = [] } = (await answer.json()) as { data?: { trace_id: string }[] };
     return data.map(({ trace_id }) => trace_id).filter((trace) => trace.startsWith('killed-'));
   };
-  await expect.poll(() => traces(0), { timeout: 20_000 }).toHaveLength(5);
-  await expect.poll(() => traces(1), { timeout: 20_000 }).toHaveLength(5);
+  await expect.poll(() => traces(0), { timeout: 20_000, interval: 250 }).toHaveLength(5);
+  await expect.poll(() => traces(1), { timeout: 20_000, interval: 250 }).toHaveLength(5);
 });
 
 it('both nodes list, count and sum up the same requests, of whichever node they are', async () => {
@@ -273,7 +273,9 @@ it('both nodes list, count and sum up the same requests, of whichever node they 
   };
   const whole = (answers: Awaited<ReturnType<typeof asked>>) =>
     answers.every(({ late, incomplete }) => !late && incomplete === undefined);
-  await expect.poll(async () => whole(await asked(0)) && whole(await asked(1)), { timeout: 20_000 }).toBe(true);
+  await expect
+    .poll(async () => whole(await asked(0)) && whole(await asked(1)), { timeout: 20_000, interval: 250 })
+    .toBe(true);
   expect(await asked(0)).toEqual(await asked(1));
   const [list] = (await asked(0)) as unknown as [{ data: { trace_id: string }[] }];
   expect(list.data.filter(({ trace_id }) => trace_id.startsWith('both-'))).toHaveLength(5);
@@ -297,10 +299,12 @@ it('requests that were erased, by id, end user or key, are hidden on both nodes 
   const seen = async (index: number): Promise<{ id: string; trace_id: string }[]> => {
     const headers = { 'x-gateway-api-key': workspace_api_key };
     const answer = await fetch(`${node(index).server.url}/v1/logs?limit=200`, { headers });
-    const { data = [] } = (await answer.json()) as { data?: { id: string; trace_id: string }[] };
+    const text = await answer.text();
+    expect(answer.status, text).toBe(200);
+    const { data } = JSON.parse(text) as { data: { id: string; trace_id: string }[] };
     return data.filter(({ trace_id }) => trace_id.startsWith('erased-'));
   };
-  for (const index of [0, 1]) await expect.poll(() => seen(index), { timeout: 20_000 }).toHaveLength(6);
+  for (const index of [0, 1]) await expect.poll(() => seen(index), { timeout: 20_000, interval: 250 }).toHaveLength(6);
   const all = await seen(0);
   const erase = async (method: string, path: string, body?: object) => {
     const headers = { 'x-gateway-api-key': admin_api_key, 'content-type': 'application/json' };
@@ -313,7 +317,9 @@ it('requests that were erased, by id, end user or key, are hidden on both nodes 
   };
   const hidden = async (left: readonly string[]) => {
     const traces = async (index: number) => (await seen(index)).map(({ trace_id }) => trace_id).sort();
-    await Promise.all([0, 1].map((index) => expect.poll(() => traces(index), { timeout: WITHIN_MS }).toEqual(left)));
+    await Promise.all(
+      [0, 1].map((index) => expect.poll(() => traces(index), { timeout: WITHIN_MS, interval: 100 }).toEqual(left)),
+    );
   };
   const one = all.find(({ trace_id }) => trace_id === 'erased-id-1')?.id;
   await erase('DELETE', `/v1/logs/${one}`);
@@ -333,8 +339,10 @@ it('a killed node is listed, given up once it was silent for long, and brings no
   const answer = async (index: number) => {
     const headers = { 'x-gateway-api-key': workspace_api_key };
     const got = await fetch(`${node(index).server.url}/v1/logs?limit=200`, { headers });
-    const { data = [], incomplete = [] } = (await got.json()) as {
-      data?: { trace_id: string }[];
+    const text = await got.text();
+    expect(got.status, text).toBe(200);
+    const { data, incomplete = [] } = JSON.parse(text) as {
+      data: { trace_id: string }[];
       incomplete?: { node?: string }[];
     };
     const traces = data.map(({ trace_id }) => trace_id).filter((trace) => trace.startsWith('lost-'));
@@ -342,7 +350,7 @@ it('a killed node is listed, given up once it was silent for long, and brings no
   };
   for (const n of [0, 1]) expect(await chat(1, workspace_api_key, `lost-given-${n}`)).toBe(200);
   const given = ['lost-given-0', 'lost-given-1'];
-  await expect.poll(async () => (await answer(0)).traces, { timeout: 20_000 }).toEqual(given);
+  await expect.poll(async () => (await answer(0)).traces, { timeout: 20_000, interval: 250 }).toEqual(given);
   for (const n of [0, 1]) expect(await chat(1, workspace_api_key, `lost-late-${n}`)).toBe(200);
   killNode(node(1).server);
   await node(1).server.ended;
@@ -354,16 +362,16 @@ it('a killed node is listed, given up once it was silent for long, and brings no
   await client.connect();
   await client.query('UPDATE log_nodes SET seen_at = seen_at - 660000 WHERE node = $1', [id]);
   await client.end();
-  await expect.poll(async () => (await answer(0)).waits, { timeout: 20_000 }).toBe(true);
+  await expect.poll(async () => (await answer(0)).waits, { timeout: 20_000, interval: 250 }).toBe(true);
   expect((await run('list')).out).toContain(`${id}  silent`);
   const over = await run('give-up', id);
   expect(over).toMatchObject({ code: 0, err: '', out: expect.stringContaining(`The node ${id} is given up.`) });
   expect((await run('list')).out).not.toContain(id);
   expect((await run('give-up', id)).err).toContain(`no node ${id}`);
-  await expect.poll(async () => (await answer(0)).waits, { timeout: 20_000 }).toBe(false);
+  await expect.poll(async () => (await answer(0)).waits, { timeout: 20_000, interval: 250 }).toBe(false);
   nodes[1] = { server: await startNode(dataDir), dataDir, path, port };
   const all = [...given, 'lost-late-0', 'lost-late-1'];
   for (const index of [0, 1])
-    await expect.poll(async () => (await answer(index)).traces, { timeout: 20_000 }).toEqual(all);
+    await expect.poll(async () => (await answer(index)).traces, { timeout: 20_000, interval: 250 }).toEqual(all);
   expect((await run('list')).out).toContain(`${id}  runs`);
 }, 180_000);
