@@ -142,11 +142,12 @@ describe('a batch that Sluice runs', () => {
         expect((await mine.batches.retrieve(batch.id)).request_counts).toEqual({ total: 6, completed: 3, failed: 0 }),
       { timeout: 20_000, interval: 20 },
     );
-    // A line that is refused is recorded when its turn comes, which may be after the third answer.
+    // A refused line is recorded when its turn comes, maybe after the third answer. Once one is refused, others may wait untried.
     const refused = async () => (await recordsOf(batch.id)).filter((record) => record.status === 429).length;
-    await vi.waitFor(async () => expect(await refused()).toBe(3), { timeout: 20_000, interval: 20 });
+    await vi.waitFor(async () => expect(await refused()).toBeGreaterThan(0), { timeout: 20_000, interval: 20 });
     expect((await mine.batches.cancel(batch.id)).status).toBe('cancelling');
     const done = await ended(batch.id);
+    expect(await refused()).toBeLessThanOrEqual(3);
     expect(done).toMatchObject({ status: 'cancelled', request_counts: { total: 6, completed: 3, failed: 3 } });
     const errors = await (await mine.files.content(done.error_file_id ?? '')).text();
     expect(
